@@ -1,0 +1,17 @@
+# cmake -DCXX= -DINCLUDES=a|b -DFILE= -DREGEX= -P must_not_compile.cmake
+string(REPLACE "|" ";" INCLUDES "${INCLUDES}")
+list(FILTER INCLUDES EXCLUDE REGEX "^(/usr/include)?$")
+list(TRANSFORM INCLUDES PREPEND -I)
+set(compile ${CXX} -std=c++20 -fsyntax-only ${INCLUDES} ${FILE})
+
+execute_process(COMMAND ${compile} -DMUSTER_MUST_COMPILE RESULT_VARIABLE status ERROR_VARIABLE said)
+if(NOT status EQUAL 0)
+  message(FATAL_ERROR "does not compile without its mistake either:\n${said}")
+endif()
+execute_process(COMMAND ${compile} RESULT_VARIABLE status ERROR_VARIABLE said)
+if(status EQUAL 0)
+  message(FATAL_ERROR "compiles, but should not")
+endif()
+if(NOT said MATCHES "${REGEX}")
+  message(FATAL_ERROR "fails to compile, but does not say \"${REGEX}\":\n${said}")
+endif()
