@@ -122,8 +122,13 @@ file(CHMOD ${SCRATCH}/python PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
 set(MUSTER_PYTHON ${SCRATCH}/python CACHE FILEPATH "a python with torch" FORCE)
 expect("python3's torch")
 
-# A package built with another libtorch.
-muster_find_libtorch(error BUILT_WITH 2.6.0)
-if(NOT error MATCHES "built with libtorch 2.6.0" AND error MATCHES "is 2.15.0")
-  message(SEND_ERROR "another libtorch than the package's: ${error}")
+# A package built with another libtorch: the right one is taken, or the wrong one is named.
+set(expected_root ${SCRATCH}/usr)
+muster_find_libtorch(error BUILT_WITH 2.6.1)
+if(error OR NOT MUSTER_LIBTORCH_ROOT STREQUAL expected_root)
+  message(SEND_ERROR "2.6 for a package built with 2.6: ${error} ${MUSTER_LIBTORCH_ROOT}")
+endif()
+muster_find_libtorch(error BUILT_WITH 2.8.0)
+if(NOT error MATCHES "built with libtorch 2.8.0, but the one in .* is 2.15.0: name a libtorch 2.8 ")
+  message(SEND_ERROR "none for a package built with 2.8: ${error}")
 endif()
