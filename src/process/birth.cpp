@@ -1,0 +1,223 @@
+#include "birth.hpp"
+
+#include <muster/launch/error.hpp>
+
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "exec.hpp"
+#include "fault.hpp"
+#include "guardian.hpp"
+#include "newborn.hpp"
+#include "pidfd.hpp"
+#include "program.hpp"
+#include "sys.hpp"
+
+namespace muster::process {
+
+namespace {
+
+/// One rank while it is being born: both ends of everything.
+struct Cradle {
+  Channel channel;
+  Blob result;
+  Fd input;
+};
+
+Cradle make_cradle(const BirthPlan& plan, std::size_t i, const std::string& packed_job) {
+  const RankSpec& spec = plan.task.ranks[i];
+  Cradle cradle{Channel::create(), Blob::create("muster-result"), Fd()};
+  cradle.input = Fd(sys::checked("opening the rank's standard input " + spec.input, [&] {
+    return ::open(spec.input.c_str(), O_RDONLY | O_CLOEXEC);
+  }));
+  const std::string assignment = packed_job + pack(spec, plan.environments[i]);
+  if (send_message(cradle.channel.launcher.get(), Kind::assignment, assignment, false) != Sent::yes)
+    throw SystemError("handing the rank its assignment", errno);
+  return cradle;
+}
+
+/// Kills and reaps what was started when not everything could be.
+class AllOrNothing {
+public:
+  explicit AllOrNothing(std::shared_ptr<Guardian> guardian) : guardian_(std::move(guardian)) {}
+  AllOrNothing(const AllOrNothing&) = delete;
+  AllOrNothing& operator=(const AllOrNothing&) = delete;
+  ~AllOrNothing() {
+    for (const pid_t pid : pids_) {
+      ::kill(-pid, SIGKILL);
+      ::kill(pid, SIGKILL);
+    }
+    for (const pid_t pid : pids_) {
+      guardian_->unwatch(pid);
+      siginfo_t info;
+      while (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | __WALL) != 0 &&
+             errno == EINTR)
+        ;
+    }
+  }
+
+  void add(pid_t pid) { pids_.push_back(pid); }
+  std::vector<pid_t> keep() { return std::exchange(pids_, {}); }
+  const std::vector<pid_t>& pids() const { return pids_; }
+
+private:
+  std::shared_ptr<Guardian> guardian_;
+  std::vector<pid_t> pids_;
+};
+
+void close_launchers_side(const BirthPlan& plan, const std::vector<Cradle>& cradles, std::size_t own) {
+  for (const int fd : plan.launcher_fds)
+    ::close(fd);
+  for (std::size_t i = 0; i < cradles.size(); ++i) {
+    ::close(cradles[i].channel.launcher.get());
+    ::close(cradles[i].input.get());
+    if (i == own)
+      continue;
+    ::close(cradles[i].channel.rank.get());
+    ::close(cradles[i].result.fd());
+  }
+}
+
+RankFds fds_of(const BirthPlan& plan, const Cradle& cradle) {
+  return {cradle.channel.rank.get(),
+          plan.task.work.arguments.fd(),
+          plan.page.fd(),
+          cradle.result.fd()};
+}
+
+pid_t fork_rank(const BirthPlan& plan,
+                const std::vector<Cradle>& cradles,
+                std::size_t i,
+                const Guardian& guardian) {
+  const pid_t launcher = ::getpid();
+  const SignalsBlocked blocked;
+  const pid_t pid = sys::checked("fork", [] { return ::fork(); });
+  if (pid != 0)
+    return pid;
+  leave_launchers_group(launcher);
+  guardian.watch(::getpid());
+  ::dup2(cradles[i].input.get(), STDIN_FILENO);
+  close_launchers_side(plan, cradles, i);
+  Program::get()->abandon();
+  reset_signals();
+  run_rank(fds_of(plan, cradles[i]), Birth::forked);
+}
+
+pid_t start_one(const BirthPlan& plan,
+                const std::vector<Cradle>& cradles,
+                std::size_t i,
+                const Guardian& guardian) {
+  fault_point("launcher-start", plan.task.ranks[i].rank);
+  if (plan.method == StartMethod::fork)
+    return fork_rank(plan, cradles, i, guardian);
+  const ExecPlan exec(plan.task.ranks[i],
+                      plan.environments[i],
+                      fds_of(plan, cradles[i]),
+                      cradles[i].input.get(),
+                      guardian.socket());
+  return exec.start();
+}
+
+void start_by_server(const BirthPlan& plan,
+                     const std::vector<Cradle>& cradles,
+                     Guardian& server,
+                     AllOrNothing& started) {
+  const Fd directory(sys::checked("opening the working directory", [] {
+    return ::open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  }));
+  std::vector<Guardian::Rank> ranks;
+  for (const Cradle& cradle : cradles)
+    ranks.push_back({cradle.channel.rank.get(), cradle.result.fd(), cradle.input.get()});
+  int error = 0;
+  const auto pids = server.fork_ranks({plan.task.work.arguments.fd(),
+                                       plan.page.fd(),
+                                       STDOUT_FILENO,
+                                       STDERR_FILENO,
+                                       directory.get()},
+                                      ranks,
+                                      error);
+  for (const pid_t pid : pids)
+    started.add(pid);
+  if (pids.size() < ranks.size())
+    throw SystemError("the fork server making the rank", error);
+}
+
+ino_t inode_of(int fd) {
+  struct stat info {};
+  ::fstat(fd, &info);
+  return info.st_ino;
+}
+
+/// Runs `step` for one rank; what the system refuses becomes a SpawnFailure that names the rank.
+template <class F>
+void for_rank(int rank, F step) {
+  try {
+    step();
+  } catch (const SystemError& error) {
+    throw SpawnFailure(rank, error.what(), error.error());
+  }
+}
+
+} // namespace
+
+std::vector<Child> start_ranks(const BirthPlan& plan) {
+  const auto& ranks = plan.task.ranks;
+  const bool by_server = plan.method == StartMethod::forkserver;
+  const auto guardian = by_server ? Program::get()->fork_server() : Program::get()->guardian();
+  const std::string packed_job = pack(plan.job);
+  std::vector<Cradle> cradles;
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    for_rank(ranks[i].rank, [&] { cradles.push_back(make_cradle(plan, i, packed_job)); });
+  std::fflush(nullptr); // or forked ranks would print it again
+  AllOrNothing started(guardian);
+  if (by_server) {
+    const auto next = [&] { return ranks[std::min(started.pids().size(), ranks.size() - 1)].rank; };
+    try {
+      start_by_server(plan, cradles, *guardian, started);
+    } catch (const SystemError& error) {
+      throw SpawnFailure(next(), error.what(), error.error());
+    }
+  } else {
+    for (std::size_t i = 0; i < ranks.size(); ++i)
+      for_rank(ranks[i].rank, [&] { started.add(start_one(plan, cradles, i, *guardian)); });
+  }
+  std::vector<Child> children(ranks.size());
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    for_rank(ranks[i].rank, [&] {
+      const pid_t pid = started.pids()[i];
+      ::setpgid(pid, pid); // the rank does so too; whoever comes first
+      children[i] = {pid,
+                     Fd(sys::checked("pidfd_open", [&] { return pidfd_open(pid); })),
+                     std::move(cradles[i].channel.launcher),
+                     inode_of(cradles[i].channel.rank.get()),
+                     cradles[i].result};
+    });
+  started.keep();
+  return children;
+}
+
+ProcessState process_state() {
+  ProcessState state;
+  for (char** variable = ::environ; variable && *variable; ++variable)
+    state.environment.emplace_back(*variable);
+  state.umask = ::umask(0);
+  ::umask(static_cast<mode_t>(state.umask));
+  state.niceness = ::getpriority(PRIO_PROCESS, 0);
+  for (int i = 0; i < RLIMIT_NLIMITS; ++i) {
+    rlimit limit{};
+    ::getrlimit(static_cast<__rlimit_resource>(i), &limit);
+    state.limits.push_back({limit.rlim_cur, limit.rlim_max});
+  }
+  state.cpus = allowed_cpus();
+  return state;
+}
+
+} // namespace muster::process

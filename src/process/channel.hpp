@@ -1,0 +1,40 @@
+#pragma once
+
+#include <muster/launch/codec.hpp>
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "fd.hpp"
+#include "protocol.hpp"
+
+// The control channel between the launcher and a rank: a SOCK_SEQPACKET pair. Its end is the
+// lifeline: a rank that reads end-of-file has lost its launcher.
+namespace muster::process {
+
+struct Channel {
+  Fd launcher;
+  Fd rank;
+
+  /// Throws SystemError.
+  static Channel create();
+};
+
+/// One message: its kind and its packed body.
+struct Message {
+  Kind kind{};
+  std::string body;
+};
+
+enum class Sent { yes, later, closed };
+
+/// Sends one message; bodies over 32 KiB travel in a memory file. With `wait` false returns
+/// Sent::later where it would block. Any thread may send at any time.
+Sent send_message(int socket, Kind kind, std::string_view body, bool wait);
+
+/// Receives one message. nullopt: the other end is closed, or with `wait` false nothing is there
+/// (then `closed` is false).
+std::optional<Message> receive_message(int socket, bool wait, bool& closed);
+
+} // namespace muster::process

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <muster/launch/task.hpp>
+
+#include <string>
+#include <vector>
+
+#include <sched.h>
+
+#include "rank.hpp"
+
+namespace muster::process {
+
+/// Everything a child needs between clone and exec, made before it exists. The child only makes
+/// async-signal-safe calls on it.
+class ExecPlan {
+public:
+  /// This program, with its own arguments, as the rank `spec`.
+  ExecPlan(const RankSpec& spec,
+           const std::vector<std::string>& environment,
+           RankFds fds,
+           int input,
+           int guardian_socket);
+  ExecPlan(const ExecPlan&) = delete;
+  ExecPlan& operator=(const ExecPlan&) = delete;
+
+  /// The new process's pid. Throws SystemError that says which step failed.
+  pid_t start() const;
+
+private:
+  int run_child() const noexcept;
+  int failed(const char* step) const noexcept;
+
+  RankFds fds_;
+  int input_;
+  int guardian_socket_;
+  int executable_;
+  pid_t launcher_;
+  std::string cwd_;
+  std::vector<std::uint64_t> cpus_; // a cpu_set_t of any size
+  std::vector<std::string> environment_;
+  std::vector<char*> envp_;
+  std::vector<char*> argv_;
+  mutable const char* failed_step_ = nullptr; // written by the child, which shares our memory
+  mutable int error_ = 0;
+};
+
+/// CPUs the calling thread may run on.
+std::vector<int> allowed_cpus();
+
+/// A cpu_set_t that is as large as it must be.
+std::vector<std::uint64_t> cpu_mask(const std::vector<int>& cpus);
+
+} // namespace muster::process

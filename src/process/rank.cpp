@@ -1,0 +1,302 @@
+#include "rank.hpp"
+
+#include <muster/launch/entry.hpp>
+#include <muster/launch/error.hpp>
+#include <muster/launch/init.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+#include <mutex>
+#include <typeinfo>
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "call_without_unwinding.hpp"
+#include "channel.hpp"
+#include "control_store.hpp"
+#include "exec.hpp"
+#include "fault.hpp"
+#include "status_page.hpp"
+
+namespace muster::process {
+
+namespace {
+
+constexpr int exception_code = 1;
+
+/// The one rank that this process is. Lives until _exit.
+struct Rank {
+  RankFds fds;
+  Assignment assignment;
+  StatusPage page;
+  World world;
+  std::mutex mutex; // guards callbacks
+  std::vector<std::function<void()>> callbacks;
+};
+
+Rank* this_rank = nullptr;
+
+[[noreturn]] void leave(int code) {
+  std::vector<std::function<void()>> callbacks;
+  {
+    const std::lock_guard lock(this_rank->mutex);
+    callbacks.swap(this_rank->callbacks);
+  }
+  for (auto callback = callbacks.rbegin(); callback != callbacks.rend(); ++callback)
+    (*callback)();
+  std::cout.flush();
+  std::clog.flush();
+  std::fflush(nullptr);
+  ::_exit(code);
+}
+
+std::string demangled(const std::type_info* type) {
+  if (type == nullptr)
+    return "unknown";
+  int status = 0;
+  char* name = abi::__cxa_demangle(type->name(), nullptr, nullptr, &status);
+  const std::string text = name ? name : type->name();
+  std::free(name);
+  return text;
+}
+
+/// True for what a rank sees when another one went away: an echo, never the cause.
+bool says_peer_lost(const std::string& type, const std::string& message) {
+  static constexpr const char* types[] = {
+      "gloo::IoException", "c10::DistNetworkError", "muster::RendezvousError"};
+  static constexpr const char* texts[] = {"onnection closed by peer",
+                                          "onnection reset by peer",
+                                          "roken pipe",
+                                          "pair closure",
+                                          "the job's store is closed"};
+  const auto in_message = [&](const char* text) { return message.find(text) != std::string::npos; };
+  return std::any_of(std::begin(texts), std::end(texts), in_message) &&
+         (std::count(std::begin(types), std::end(types), type) > 0 ||
+          type.starts_with("c10::") || type == "std::runtime_error");
+}
+
+Failure current_failure() {
+  Failure failure;
+  failure.type = demangled(abi::__cxa_current_exception_type());
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    failure.message = error.what();
+  } catch (const std::string& text) {
+    failure.message = text;
+  } catch (const char* text) {
+    failure.message = text;
+  } catch (int number) {
+    failure.message = std::to_string(number);
+  } catch (...) {
+    failure.message = "(not a std::exception)";
+  }
+  failure.peer_lost = says_peer_lost(failure.type, failure.message);
+  return failure;
+}
+
+/// An exception that nobody caught, in any thread: tell the launcher, then leave.
+[[noreturn]] void on_terminate() {
+  static std::atomic_flag entered;
+  if (entered.test_and_set())
+    ::_exit(exception_code); // a callback threw, or a second thread: the first report stands
+  const bool thrown = std::current_exception() != nullptr;
+  const Failure failure =
+      thrown ? current_failure() : Failure{.type = "", .message = "std::terminate was called"};
+  send_message(this_rank->fds.control, Kind::failure, pack(failure), true);
+  if (thrown)
+    leave(exception_code);
+  std::fflush(nullptr);
+  std::abort();
+}
+
+/// Gloo writes to dead peers without MSG_NOSIGNAL; exec gives the default back to other programs.
+void on_sigpipe(int) {}
+
+Assignment receive_assignment(int control) {
+  bool closed = false;
+  const auto message = receive_message(control, true, closed);
+  if (!message || message->kind != Kind::assignment)
+    ::_exit(exception_code); // the launcher is gone
+  return unpack<Assignment>(message->body);
+}
+
+void set_variables(const std::vector<std::string>& variables) {
+  for (const std::string& variable : variables) {
+    const auto equals = variable.find('=', 1);
+    if (equals != std::string::npos)
+      ::setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
+  }
+}
+
+void set_cpus(const std::vector<int>& cpus) {
+  const auto mask = cpu_mask(cpus);
+  const auto* set = reinterpret_cast<const cpu_set_t*>(mask.data());
+  if (!mask.empty() && ::sched_setaffinity(0, mask.size() * sizeof mask[0], set) != 0)
+    throw SystemError("binding the rank to its CPUs", errno);
+}
+
+/// The launcher's state at the launch, in a rank whose fork server was made earlier.
+void take_over(const ProcessState& state) {
+  ::clearenv();
+  set_variables(state.environment);
+  ::umask(static_cast<mode_t>(state.umask));
+  ::setpriority(PRIO_PROCESS, 0, state.niceness);
+  for (std::size_t i = 0; i < state.limits.size(); ++i) {
+    const rlimit limit{state.limits[i][0], state.limits[i][1]};
+    ::setrlimit(static_cast<__rlimit_resource>(i), &limit);
+  }
+  set_cpus(state.cpus);
+}
+
+void set_threads(int threads) {
+  if (threads <= 0)
+    return;
+  using Set = void (*)(int);
+  if (const auto set = reinterpret_cast<Set>(::dlsym(RTLD_DEFAULT, "omp_set_num_threads")))
+    set(threads);
+}
+
+World world_of(const Assignment& assignment, int control) {
+  const JobPart& job = assignment.job;
+  World world;
+  world.rank = assignment.spec.rank;
+  world.size = job.size;
+  world.local_rank = assignment.spec.local_rank;
+  world.local_size = job.local_size;
+  world.attempt = job.attempt;
+  world.threads = job.threads;
+  world.source = "muster";
+  world.timeout = std::chrono::milliseconds(job.group_timeout_ms);
+  world.extra = assignment.spec.extra;
+  world.store = std::make_shared<ControlStore>(control);
+  return world;
+}
+
+void settle_in(Rank& rank, Birth birth) {
+  if (birth == Birth::from_server)
+    take_over(rank.assignment.job.state);
+  if (birth != Birth::executed) {
+    set_variables(rank.assignment.environment);
+    set_cpus(rank.assignment.spec.cpus);
+    const std::string& cwd = rank.assignment.spec.cwd;
+    if (!cwd.empty() && ::chdir(cwd.c_str()) != 0)
+      throw SystemError("changing to the rank's directory " + cwd, errno);
+    set_threads(rank.assignment.job.threads);
+  }
+  rank.page = StatusPage::map(Blob::adopt(rank.fds.page));
+  rank.world = world_of(rank.assignment, rank.fds.control);
+}
+
+/// Everything that may throw in a rank; what does is reported by on_terminate.
+void work(Rank& rank, Birth birth) {
+  fault_point("rank-start", rank.assignment.spec.rank);
+  settle_in(rank, birth);
+  RankSlot* slot = own_slot();
+  const JobPart& job = rank.assignment.job;
+  const auto thunk = reinterpret_cast<detail::Thunk>(address_of(job.thunk));
+  void* function = address_of(job.function);
+  slot->phase = Phase::decoding;
+  Reader arguments(Blob::adopt(rank.fds.arguments));
+  Writer result(Blob::adopt(rank.fds.result));
+  detail::Call call{function, rank.world, arguments, result};
+  fault_point("rank-enter", rank.assignment.spec.rank);
+  slot->phase = Phase::running;
+  thunk(call);
+  fault_point("rank-result", rank.assignment.spec.rank);
+  result.finish();
+  slot->phase = Phase::returned;
+  fault_point("rank-leave", rank.assignment.spec.rank);
+}
+
+void prepare_process() {
+  struct sigaction action {};
+  action.sa_handler = on_sigpipe;
+  ::sigaction(SIGPIPE, &action, nullptr);
+  std::setvbuf(stdout, nullptr, _IOLBF, 0); // nobody sees where a rank's buffer is cut
+  std::set_terminate(on_terminate);
+}
+
+} // namespace
+
+void run_rank(RankFds fds, Birth birth) noexcept {
+  static Rank rank;
+  rank.fds = fds;
+  this_rank = &rank;
+  prepare_process();
+  struct Start {
+    Birth birth;
+  } start{birth};
+  call_without_unwinding(
+      [](void* data) {
+        rank.assignment = receive_assignment(rank.fds.control);
+        work(rank, static_cast<Start*>(data)->birth);
+      },
+      &start);
+  leave(0);
+}
+
+std::string to_variable(const RankFds& fds) {
+  return fmt::format("{},{},{},{}", fds.control, fds.arguments, fds.page, fds.result);
+}
+
+RankFds fds_from_variable(const std::string& text) {
+  RankFds fds;
+  const char* at = text.data();
+  const char* end = at + text.size();
+  bool good = true;
+  for (int* fd : {&fds.control, &fds.arguments, &fds.page, &fds.result}) {
+    const auto [next, error] = std::from_chars(at, end, *fd);
+    good = good && error == std::errc() && ::fcntl(*fd, F_SETFD, FD_CLOEXEC) == 0;
+    at = next < end ? next + 1 : end;
+  }
+  if (!good)
+    throw UsageError(fmt::format("{}={} names descriptors that this process does not have; it was "
+                                 "started by something that inherited a rank's environment",
+                                 channel_variable,
+                                 text));
+  return fds;
+}
+
+bool is_rank() noexcept { return this_rank != nullptr; }
+
+RankSlot* own_slot() noexcept {
+  return this_rank
+             ? this_rank->page.slot(static_cast<std::size_t>(this_rank->assignment.spec.local_rank))
+             : nullptr;
+}
+
+} // namespace muster::process
+
+namespace muster {
+
+bool in_rank() noexcept { return process::is_rank(); }
+
+void at_rank_exit(std::function<void()> callback) {
+  if (!process::this_rank)
+    throw UsageError("at_rank_exit outside of a rank: use std::atexit, or a destructor");
+  const std::lock_guard lock(process::this_rank->mutex);
+  process::this_rank->callbacks.push_back(std::move(callback));
+}
+
+void progress(const char* what) noexcept {
+  if (process::RankSlot* slot = process::own_slot()) {
+    slot->text.set(what);
+    slot->last_progress = process::monotonic_ns();
+  }
+}
+
+} // namespace muster

@@ -1,0 +1,450 @@
+#include "supervisor.hpp"
+
+#include <muster/launch/error.hpp>
+
+#include <algorithm>
+#include <cerrno>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "channel.hpp"
+#include "pidfd.hpp"
+#include "program.hpp"
+#include "sys.hpp"
+
+namespace muster::process {
+
+namespace {
+
+constexpr auto echo_patience = std::chrono::milliseconds(100);
+constexpr auto dies_after_kill_within = std::chrono::seconds(10);
+
+/// What an epoll event is about, packed into its 64 bits.
+enum class About : std::uint64_t { process, channel, guardian, wake };
+
+constexpr std::uint64_t tag(About about, std::size_t index = 0) {
+  return static_cast<std::uint64_t>(about) << 32 | index;
+}
+
+std::string host_name() {
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+/// The one-line state of a process that does not die: its state and what the kernel waits for.
+std::string kernel_state(pid_t pid);
+
+} // namespace
+
+Supervisor::Supervisor(const LaunchOptions& options, const StatusPage& page, std::string token)
+    : options_(options),
+      page_(page),
+      token_(std::move(token)),
+      epoll_(sys::checked("epoll_create1", [] { return ::epoll_create1(EPOLL_CLOEXEC); })),
+      wake_(sys::checked("eventfd", [] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); })),
+      store_([this](std::size_t rank, StoreReply reply) {
+        send(rank, Kind::store_reply, pack(reply));
+      }) {
+  watch(wake_.get(), tag(About::wake), EPOLLIN);
+  signals_ = std::make_unique<SignalWatch>(options.handle_signals, wake_.get());
+  on_stop_ = std::make_unique<std::stop_callback<std::function<void()>>>(
+      options.stop, [fd = wake_.get()] {
+        const std::uint64_t one = 1;
+        [[maybe_unused]] const ssize_t done = ::write(fd, &one, sizeof one);
+      });
+}
+
+/// Ranks are only left here when an exception ended run().
+Supervisor::~Supervisor() {
+  if (alive_ == 0)
+    return;
+  kill();
+  for (const Member& member : members_)
+    if (!member.ended)
+      wait_for_end(member.child.pidfd.get());
+}
+
+void Supervisor::watch(int fd, std::uint64_t about, std::uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = about;
+  sys::checked("epoll_ctl", [&] { return ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event); });
+}
+
+/// A guardian that dies is replaced, and told of the ranks that live.
+void Supervisor::watch_guardian() {
+  guardian_ = Program::get()->guardian();
+  watch(guardian_->pidfd(), tag(About::guardian), EPOLLIN);
+  for (const Member& member : members_)
+    if (!member.ended)
+      guardian_->watch(member.child.pid);
+}
+
+void Supervisor::take_charge(std::vector<Child> children, const std::vector<RankSpec>& ranks) {
+  const auto now = Clock::now();
+  const std::string host = host_name();
+  for (std::size_t i = 0; i < children.size(); ++i) {
+    RankReport report;
+    report.rank = ranks[i].rank;
+    report.local_rank = ranks[i].local_rank;
+    report.pid = children[i].pid;
+    report.host = host;
+    report.started = now - began_;
+    report.result = children[i].result;
+    report_.ranks.push_back(std::move(report));
+    members_.push_back({std::move(children[i])});
+  }
+  alive_ = members_.size();
+  start_limit_ = now + options_.start_timeout;
+  if (options_.timeout)
+    job_limit_ = now + *options_.timeout;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    watch(members_[i].child.pidfd.get(), tag(About::process, i), EPOLLIN);
+    watch(members_[i].child.control.get(), tag(About::channel, i), EPOLLIN);
+  }
+  watch_guardian();
+}
+
+JobReport Supervisor::run(std::vector<Child> children, const std::vector<RankSpec>& ranks) {
+  take_charge(std::move(children), ranks);
+  on_wake(); // a stop that came before now
+  while (alive_ > 0)
+    turn();
+  std::vector<ino_t> channels;
+  for (const Member& member : members_)
+    channels.push_back(member.child.channel);
+  sweep_orphans(token_, channels);
+  if (callback_error_)
+    std::rethrow_exception(callback_error_);
+  return std::move(report_);
+}
+
+/// One turn of the loop: wait, take in everything that has happened, then judge it together, so that
+/// of failures that arrive at once the cause is found and not the echo.
+void Supervisor::turn() {
+  epoll_event events[64];
+  const int count = ::epoll_wait(epoll_.get(), events, 64, wait_ms());
+  // Channels first: what a rank said before it ended is known when it is reaped.
+  for (int i = 0; i < count; ++i)
+    if (events[i].data.u64 >> 32 != static_cast<std::uint64_t>(About::process))
+      on_event(events[i].data.u64, events[i].events);
+  for (int i = 0; i < count; ++i)
+    if (events[i].data.u64 >> 32 == static_cast<std::uint64_t>(About::process))
+      reap(events[i].data.u64 & 0xffffffff);
+  judge();
+  on_time(Clock::now());
+}
+
+int Supervisor::wait_ms() const {
+  std::optional<Clock::time_point> next = store_.deadline();
+  for (const auto& limit : {echo_over_, start_limit_, job_limit_, stage_over_})
+    if (limit && (!next || *limit < *next))
+      next = limit;
+  if (!next)
+    return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - Clock::now()).count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1'000'000'000));
+}
+
+void Supervisor::on_event(std::uint64_t about, std::uint32_t events) {
+  const std::size_t i = about & 0xffffffff;
+  switch (static_cast<About>(about >> 32)) {
+  case About::wake:
+    return on_wake();
+  case About::guardian:
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, guardian_->pidfd(), nullptr);
+    return watch_guardian();
+  case About::channel:
+    if ((events & EPOLLOUT) != 0)
+      flush_outbox(i);
+    return read_channel(i);
+  case About::process:
+    return;
+  }
+}
+
+/// A signal, or the stop token.
+void Supervisor::on_wake() {
+  std::uint64_t count = 0;
+  [[maybe_unused]] const ssize_t done = ::read(wake_.get(), &count, sizeof count);
+  int latest = 0;
+  const int signals = signals_->take(latest);
+  if (signals == 0 && !options_.stop.stop_requested())
+    return;
+  if (stage_ != Stage::running) {
+    if (signals > 0)
+      kill(); // a second signal: at once
+    return;
+  }
+  report_.stopped = true;
+  report_.signal = latest;
+  stop(signals > 0 ? fmt::format("stopped by {}", to_string(ExitStatus::signaled(latest)))
+                   : "stopped by its stop token");
+  if (signals > 1)
+    kill();
+}
+
+void Supervisor::read_channel(std::size_t i) {
+  Member& member = members_[i];
+  while (member.child.control) {
+    bool closed = false;
+    auto message = receive_message(member.child.control.get(), false, closed);
+    if (closed) {
+      ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, member.child.control.get(), nullptr);
+      member.child.control.reset();
+      store_.forget(i);
+    }
+    if (!message)
+      return;
+    if (message->kind == Kind::store_request) {
+      store_.handle(i, unpack<StoreRequest>(message->body), Clock::now());
+    } else if (message->kind == Kind::failure && !member.failure) {
+      member.failure = unpack<Failure>(message->body);
+      (member.failure->peer_lost ? echoes_ : suspects_).push_back(i);
+    }
+  }
+}
+
+/// Never blocks: what the channel does not take waits in the outbox.
+void Supervisor::send(std::size_t i, Kind kind, std::string body) {
+  Member& member = members_[i];
+  if (!member.child.control)
+    return;
+  if (member.outbox.empty() &&
+      send_message(member.child.control.get(), kind, body, false) != Sent::later)
+    return;
+  member.outbox.emplace_back(kind, std::move(body));
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLOUT;
+  event.data.u64 = tag(About::channel, i);
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, member.child.control.get(), &event);
+}
+
+void Supervisor::flush_outbox(std::size_t i) {
+  Member& member = members_[i];
+  while (!member.outbox.empty()) {
+    const auto& [kind, body] = member.outbox.front();
+    if (send_message(member.child.control.get(), kind, body, false) == Sent::later)
+      return;
+    member.outbox.pop_front();
+  }
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = tag(About::channel, i);
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, member.child.control.get(), &event);
+}
+
+/// The rank's process has ended. Its group is killed while its number cannot be used again.
+void Supervisor::reap(std::size_t i) {
+  Member& member = members_[i];
+  if (member.ended)
+    return;
+  read_channel(i);
+  siginfo_t info;
+  const bool ours = wait_pidfd(member.child.pidfd.get(), info, WNOHANG | WNOWAIT);
+  if (ours && info.si_pid == 0)
+    return; // it was not its end
+  const pid_t pid = member.child.pid;
+  ::kill(-pid, SIGKILL);
+  guardian_->unwatch(pid);
+  if (ours)
+    wait_pidfd(member.child.pidfd.get(), info, WNOHANG);
+  else
+    report(i).hint = "its exit status is lost: another part of this program reaped it";
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, member.child.pidfd.get(), nullptr);
+  member.child.pidfd.reset();
+  member.ended = true;
+  --alive_;
+  describe_end(i, ours ? exit_status(info) : ExitStatus::exited(255));
+}
+
+void Supervisor::describe_end(std::size_t i, ExitStatus status) {
+  RankReport& rank = report(i);
+  const Member& member = members_[i];
+  rank.ended = Clock::now() - began_;
+  const bool first = report_.first == static_cast<int>(i);
+  if (!first) // the first failure was described when it was found
+    rank.phase = describe(*page_.slot(static_cast<std::size_t>(rank.local_rank)));
+  rank.status = member.failure ? ExitStatus::exited(1) : status;
+  const bool whole = status.success() && !member.failure && Reader::complete(rank.result);
+  if (whole) {
+    rank.outcome = Outcome::succeeded;
+  } else if (!first) {
+    rank.outcome = Outcome::victim; // until it is judged
+    if (status.success() && !member.failure)
+      rank.message = "it ended before its function returned";
+    if (stage_ == Stage::running && !member.failure)
+      suspects_.push_back(i);
+  }
+  if (member.failure && rank.exception_type.empty() && rank.message.empty()) {
+    rank.exception_type = member.failure->type;
+    rank.message = member.failure->message;
+  }
+}
+
+/// Picks the first failure among those of this turn: a death by signal before an exit, and any of
+/// them before a rank that only says it lost a peer.
+void Supervisor::judge() {
+  if (stage_ != Stage::running)
+    return;
+  const auto by_signal = [&](std::size_t i) {
+    return members_[i].ended && report(i).status.signal().has_value();
+  };
+  if (!suspects_.empty()) {
+    const auto killed = std::find_if(suspects_.begin(), suspects_.end(), by_signal);
+    return declare_first(killed != suspects_.end() ? *killed : suspects_.front());
+  }
+  if (!echoes_.empty() && !echo_over_)
+    echo_over_ = Clock::now() + echo_patience;
+  if (!echoes_.empty() && (alive_ == 0 || Clock::now() >= *echo_over_))
+    declare_first(echoes_.front());
+}
+
+void Supervisor::declare_first(std::size_t i) {
+  RankReport& rank = report(i);
+  const Member& member = members_[i];
+  report_.first = static_cast<int>(i);
+  rank.outcome = Outcome::failed;
+  rank.phase = describe(*page_.slot(static_cast<std::size_t>(rank.local_rank)));
+  if (member.failure) {
+    rank.exception_type = member.failure->type;
+    rank.message = member.failure->message;
+    rank.status = ExitStatus::exited(1);
+  }
+  rank.ended = Clock::now() - began_;
+  try {
+    if (options_.on_failure)
+      options_.on_failure(rank);
+  } catch (...) {
+    callback_error_ = std::current_exception(); // for the caller, once all ranks have ended
+  }
+  stop(to_line(rank));
+}
+
+void Supervisor::stop(const std::string& why) {
+  report_.reason = why;
+  start_limit_.reset();
+  job_limit_.reset();
+  echo_over_.reset();
+  if (alive_ == 0) {
+    stage_ = Stage::killing;
+    return;
+  }
+  for (std::size_t i = 0; i < members_.size(); ++i)
+    send(i, Kind::peer_lost, why);
+  store_.close();
+  terminate();
+}
+
+void Supervisor::terminate() {
+  stage_ = Stage::terminating;
+  stage_over_ = Clock::now() + options_.grace;
+  for (const Member& member : members_) {
+    if (member.ended || member.failure)
+      continue; // a rank that reported its failure is leaving by itself
+    ::kill(-member.child.pid, SIGTERM);
+    ::kill(-member.child.pid, SIGCONT); // a stopped process does not see TERM
+  }
+  if (options_.grace <= std::chrono::milliseconds::zero())
+    kill();
+}
+
+void Supervisor::kill() {
+  stage_ = Stage::killing;
+  stage_over_ = Clock::now() + dies_after_kill_within;
+  for (const Member& member : members_)
+    if (!member.ended) {
+      ::kill(-member.child.pid, SIGKILL);
+      pidfd_signal(member.child.pidfd.get(), SIGKILL);
+    }
+}
+
+/// Even SIGKILL does not end a process that the kernel holds. Tell, and leave it.
+void Supervisor::give_up() {
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    if (members_[i].ended)
+      continue;
+    report(i).outcome = Outcome::victim;
+    report(i).status = ExitStatus::signaled(SIGKILL);
+    report(i).hint = fmt::format("it is still there {} s after SIGKILL: {}",
+                                 dies_after_kill_within.count(),
+                                 kernel_state(members_[i].child.pid));
+    members_[i].ended = true;
+    --alive_;
+  }
+}
+
+std::vector<std::size_t> Supervisor::not_started() const {
+  std::vector<std::size_t> late;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    const auto local = static_cast<std::size_t>(report_.ranks[i].local_rank);
+    if (!members_[i].ended && page_.slot(local)->phase.load() < Phase::running)
+      late.push_back(i);
+  }
+  return late;
+}
+
+/// "rank 1 (pid 4242, starting), rank 3 (pid 4244, running)"
+std::string Supervisor::list(const std::vector<std::size_t>& members) const {
+  std::string text;
+  for (const std::size_t i : members) {
+    const RankReport& rank = report_.ranks[i];
+    text += fmt::format("{}rank {} (pid {}, {})",
+                        text.empty() ? "" : ", ",
+                        rank.rank,
+                        rank.pid,
+                        describe(*page_.slot(static_cast<std::size_t>(rank.local_rank))));
+  }
+  return text;
+}
+
+void Supervisor::on_time(Clock::time_point now) {
+  store_.expire(now);
+  if (alive_ > 0 && start_limit_ && now >= *start_limit_) {
+    start_limit_.reset();
+    if (const auto late = not_started(); !late.empty()) {
+      report_.timed_out = true;
+      stop(fmt::format("not all functions were entered within {} ms: {}",
+                       options_.start_timeout.count(),
+                       list(late)));
+    }
+  }
+  if (alive_ > 0 && job_limit_ && now >= *job_limit_) {
+    std::vector<std::size_t> left;
+    for (std::size_t i = 0; i < members_.size(); ++i)
+      if (!members_[i].ended)
+        left.push_back(i);
+    report_.timed_out = true;
+    stop(fmt::format("the job did not end within {} ms: {}", options_.timeout->count(), list(left)));
+  }
+  if (alive_ > 0 && stage_over_ && now >= *stage_over_)
+    stage_ == Stage::terminating ? kill() : give_up();
+}
+
+namespace {
+
+std::string kernel_state(pid_t pid) {
+  const auto first_line = [&](const char* file) {
+    std::string line(256, '\0');
+    const Fd fd(::open(fmt::format("/proc/{}/{}", pid, file).c_str(), O_RDONLY | O_CLOEXEC));
+    const ssize_t size = ::read(fd.get(), line.data(), line.size());
+    line.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
+    return line;
+  };
+  const std::string stat = first_line("stat");
+  const auto end_of_name = stat.rfind(')');
+  return fmt::format("state {}, waiting in {}",
+                     end_of_name + 2 < stat.size() ? stat[end_of_name + 2] : '?',
+                     first_line("wchan"));
+}
+
+} // namespace
+
+} // namespace muster::process

@@ -1,0 +1,107 @@
+#include "sweep.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <iterator>
+#include <mutex>
+#include <vector>
+
+#include <dirent.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "fd.hpp"
+#include "pidfd.hpp"
+#include "rank.hpp"
+
+namespace muster::process {
+
+namespace {
+
+constexpr int most_rounds = 100; // each kills a generation of orphans
+constexpr int dies_within_ms = 5000;
+
+std::mutex mutex; // guards what follows, a flag of the whole process
+int subreapers = 0;
+int flag_before = 0;
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// Orphans go to the main thread of their new parent.
+std::vector<pid_t> children_of_main_thread() {
+  std::ifstream list(fmt::format("/proc/self/task/{}/children", ::getpid()));
+  return {std::istream_iterator<pid_t>(list), {}};
+}
+
+bool has_open(pid_t pid, const std::vector<ino_t>& sockets) {
+  const std::string folder = fmt::format("/proc/{}/fd", pid);
+  DIR* list = ::opendir(folder.c_str());
+  if (list == nullptr)
+    return false;
+  bool found = false;
+  while (const dirent* entry = ::readdir(list)) {
+    struct stat info {};
+    if (!found && ::fstatat(::dirfd(list), entry->d_name, &info, 0) == 0)
+      found = S_ISSOCK(info.st_mode) &&
+              std::find(sockets.begin(), sockets.end(), info.st_ino) != sockets.end();
+  }
+  ::closedir(list);
+  return found;
+}
+
+bool descends_from_rank(pid_t pid, const std::string& mark, const std::vector<ino_t>& channels) {
+  const std::string environment = contents(fmt::format("/proc/{}/environ", pid));
+  return environment.find(mark) != std::string::npos || has_open(pid, channels);
+}
+
+void kill_and_reap(pid_t pid) {
+  const Fd pidfd(pidfd_open(pid));
+  if (!pidfd)
+    return;
+  pidfd_signal(pidfd.get(), SIGKILL);
+  pollfd ended{pidfd.get(), POLLIN, 0};
+  siginfo_t info;
+  if (::poll(&ended, 1, dies_within_ms) > 0)
+    wait_pidfd(pidfd.get(), info, WNOHANG);
+}
+
+} // namespace
+
+Subreaper::Subreaper() noexcept {
+  const std::lock_guard lock(mutex);
+  if (++subreapers > 1)
+    return;
+  ::prctl(PR_GET_CHILD_SUBREAPER, &flag_before);
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+Subreaper::~Subreaper() {
+  const std::lock_guard lock(mutex);
+  if (--subreapers == 0)
+    ::prctl(PR_SET_CHILD_SUBREAPER, flag_before);
+}
+
+void sweep_orphans(const std::string& token, const std::vector<ino_t>& channels) {
+  const std::string mark = fmt::format("{}={}", job_variable, token);
+  for (int round = 0; round < most_rounds; ++round) {
+    bool found = false;
+    for (const pid_t child : children_of_main_thread())
+      if (descends_from_rank(child, mark, channels)) {
+        kill_and_reap(child);
+        found = true;
+      }
+    if (!found)
+      return;
+  }
+}
+
+} // namespace muster::process
