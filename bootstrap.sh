@@ -333,7 +333,7 @@ bring_peers() {
 
 # --- configure, build, run ------------------------------------------------------------------------
 
-# As many compilers as there are cores, and as fit into memory at 1.2 GB each.
+# As many compilers as there are cores, and as fit into memory: a unit with torch.h takes 1.5 GB.
 count_jobs() {
   local limit available by_memory
   available=$(awk '/^MemAvailable/ {print int($2 / 1024)}' /proc/meminfo)
@@ -342,7 +342,7 @@ count_jobs() {
     available=$((limit / 1048576))
   fi
   jobs=$(nproc)
-  by_memory=$((available / 1200))
+  by_memory=$((available / 1500))
   ((by_memory >= 1)) || by_memory=1
   ((jobs <= by_memory)) || jobs=$by_memory
 }
