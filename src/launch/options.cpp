@@ -28,7 +28,7 @@ StartMethod start_method_from(const std::string& name) {
 }
 
 void print_failure(const RankReport& first) {
-  const std::string line = fmt::format("muster: {} failed; stopping the others\n", to_line(first));
+  const std::string line = fmt::format("muster: {}; stopping the others\n", to_line(first));
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 

@@ -82,7 +82,7 @@ Guardian::Guardian(bool can_fork) : can_fork_(can_fork) {
     return ::syscall(SYS_clone, CLONE_PIDFD, nullptr, &pidfd, nullptr, nullptr);
   });
   if (pid == 0)
-    be_guardian({theirs.get(), self.get(), launcher, can_fork});
+    be_guardian({theirs.get(), socket_.get(), self.get(), launcher, can_fork});
   pidfd_ = Fd(pidfd);
 }
 

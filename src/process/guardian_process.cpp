@@ -182,6 +182,7 @@ void close_all_but(int a, int b) noexcept {
 }
 
 void settle_in(const GuardianStart& start) noexcept {
+  ::close(start.launchers_end);
   ::setpgid(0, 0); // Ctrl-C on the terminal is for the launcher
   ::prctl(PR_SET_NAME, "muster-guardian");
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);

@@ -23,6 +23,7 @@ struct GuardianCommand {
 
 struct GuardianStart {
   int socket;
+  int launchers_end; // closed here: its end-of-file is a sign
   int launcher_pidfd;
   pid_t launcher;
   bool can_fork;
