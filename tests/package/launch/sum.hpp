@@ -1,0 +1,5 @@
+#pragma once
+
+#include <muster/launch.hpp>
+
+int add_to_rank(muster::World& world, int number);
