@@ -14,12 +14,12 @@ packages=(
 peer_packages=(openmpi-bin slurm-wlm python3-venv)
 
 torch=2.15.0
-# One line a file: torch version, machine, requirement, sha256. Of a CUDA build, libtorch_cpu.so
-# itself needs the runtime and cupti to be loaded, and nothing else of CUDA.
+# The files of a torch version, with their sha256. Of a CUDA build, libtorch_cpu.so itself needs the
+# runtime and cupti to be loaded, and nothing else of CUDA.
 pins='
-2.15.0 x86_64 torch==2.15.0               48c2d861134c0b5697c7602cb5ffa68f62a2989fdcd1717e593356f67996ca1e
-2.15.0 x86_64 nvidia-cuda-runtime==13.2.86 3498247680dfddce31bad102af7e3e26fc795342a3cac64722bb0fa95e7f60f0
-2.15.0 x86_64 nvidia-cuda-cupti==13.2.86   8fa29f15dd8336181f961764d9d95236fc6b931dd0c8fcf8cd70aab0c310b586
+2.15.0 48c2d861134c0b5697c7602cb5ffa68f62a2989fdcd1717e593356f67996ca1e torch-2.15.0-cp311-cp311-manylinux_2_28_x86_64.whl
+2.15.0 3498247680dfddce31bad102af7e3e26fc795342a3cac64722bb0fa95e7f60f0 nvidia_cuda_runtime-13.2.86-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl
+2.15.0 8fa29f15dd8336181f961764d9d95236fc6b931dd0c8fcf8cd70aab0c310b586 nvidia_cuda_cupti-13.2.86-py3-none-manylinux_2_25_x86_64.whl
 '
 demo=(examples/fashion_mnist --nprocs 2 --epochs 3)
 
@@ -62,7 +62,7 @@ begin() {
 
 # Ends the run: what is wrong, then the way out, a line each.
 fail() {
-  printf 'bootstrap.sh: %s\n' "$@" >&2
+  printf '%s\n' "$@" | sed 's/^/bootstrap.sh: /' >&2
   exit 1
 }
 
@@ -187,47 +187,83 @@ clean() {
   done
 }
 
-# Fetches wheels into a folder. The tags are fixed, so that every Python gets the same files.
-pip_download() {
-  local into=$1 platforms=() minor
-  shift
+# fetch REQUIREMENT [PIP-ARGUMENT...]: wheels into the cache, where a file gets its name when it is
+# whole; sets `fetched`. The tags are fixed, so that every Python gets the same files.
+fetch() {
+  local part file platforms=() minor
+  begin "downloading $1"
+  need_space "$cache" 1200
+  part=$(mktemp -d "$cache/.part.$$.XXXX")
+  temporary+=("$part")
   for minor in {5..39}; do
     platforms+=(--platform "manylinux_2_${minor}_$machine")
   done
-  PIP_REQUIRE_VIRTUALENV=0 PIP_DISABLE_PIP_VERSION_CHECK=1 "$python" -m pip --no-input download \
-    --no-cache-dir --only-binary :all: --implementation cp --python-version 3.11 \
-    --abi cp311 --abi abi3 --abi none "${platforms[@]}" --platform "manylinux2014_$machine" \
-    --dest "$into" "$@" </dev/null
+  TMPDIR=$part PIP_REQUIRE_VIRTUALENV=0 PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    "$python" -m pip --no-input download --no-cache-dir --only-binary :all: \
+    --implementation cp --python-version 3.11 --abi cp311 --abi abi3 --abi none \
+    "${platforms[@]}" --platform "manylinux2014_$machine" --dest "$part" "$@" </dev/null ||
+    no_network "pip could not download $1"
+  fetched=()
+  for file in "$part"/*.whl; do
+    mv -f "$file" "$cache/"
+    fetched+=("$cache/${file##*/}")
+  done
+  rm -rf "$part"
 }
 
-# wheel REQUIREMENT [SHA256]: sets `wheel` to its file in the cache. A file there is whole, since it
-# gets its name when it is; with a hash it is checked all the same.
-bring_wheel() {
-  local requirement=$1 sha=${2:-} name=${1%%==*} version=${1##*==} part found
-  local pattern="${name//-/_}-$version-*$machine.whl"
-  wheel=$(find "$cache" -maxdepth 1 -name "$pattern" | sort | tail -n 1)
-  if [[ -z $wheel ]]; then
-    begin "downloading $requirement"
-    need_space "$cache" 700
-    part=$(mktemp -d "$cache/.part.$$.XXXX")
-    temporary+=("$part")
-    pip_download "$part" --no-deps "$requirement" ||
-      fail "pip could not download $requirement; is there a network?" \
-        "without one, put the wheel $pattern (cp311 or py3, manylinux${sha:+, sha256 $sha}) into $cache"
-    found=$(find "$part" -name '*.whl')
-    wheel=$cache/${found##*/}
-    mv -f "$found" "$wheel"
+# Fails with what to bring by hand.
+no_network() {
+  local way_out="without one, name a libtorch that you have with --libtorch DIR" sha file
+  while read -r sha file; do
+    [[ -f $cache/$file ]] || way_out+=$'\n'"or put $file (sha256 $sha) into $cache"
+  done < <(pinned)
+  fail "$1; is there a network?" "$way_out"
+}
+
+# The lines of `pins` for this version and machine, without the version.
+pinned() {
+  local version sha file
+  while read -r version sha file; do
+    [[ $version != "$torch" || $file != *_"$machine".whl ]] || echo "$sha $file"
+  done <<<"$pins"
+}
+
+# Appends to `wheels` a file of which the hash is known.
+bring_pinned() {
+  local sha=$1 file=$2 name version have
+  if [[ ! -f $cache/$file ]]; then
+    IFS=- read -r name version _ <<<"$file"
+    fetch "$name==$version" --no-deps
+    [[ -f $cache/$file ]] || fail "pip brought ${fetched[*]##*/} for $name==$version, not $file"
   fi
-  found=$(sha256sum "$wheel")
-  found=${found%% *}
-  if [[ -z $sha ]]; then
-    say "sha256 of ${wheel##*/}, not pinned here: $found"
-  elif [[ $found != "$sha" ]]; then
-    mv -f "$wheel" "$wheel.wrong"
-    fail "$wheel has sha256 $found, not $sha; it is now called ${wheel##*/}.wrong" \
+  step="checking the downloads"
+  have=$(sha256sum "$cache/$file")
+  have=${have%% *}
+  if [[ $have != "$sha" ]]; then
+    mv -f "$cache/$file" "$cache/$file.wrong"
+    fail "$cache/$file has sha256 $have, not $sha; it is now called $file.wrong" \
       "run again to download it anew"
   fi
-  hashes+="$found ${wheel##*/}"$'\n'
+  wheels+=("$cache/$file")
+}
+
+# Appends to `wheels` the files of a torch version that is not pinned, and tells their hashes.
+bring_unpinned() {
+  local file requirement
+  file=$(find "$cache" -maxdepth 1 -name "torch-$torch-*_$machine.whl" | sort | tail -n 1)
+  if [[ -z $file ]]; then
+    fetch "torch==$torch" --no-deps
+    file=${fetched[0]}
+  fi
+  wheels+=("$file")
+  while read -r requirement; do
+    fetch "$requirement"
+    for file in "${fetched[@]}"; do
+      [[ $file != */nvidia_* ]] || wheels+=("$file")
+    done
+  done < <(cuda_requirements "${wheels[0]}")
+  say "these are not pinned here:"
+  sha256sum "${wheels[@]}"
 }
 
 need_space() {
@@ -268,52 +304,28 @@ END
 }
 
 bring_libtorch() {
-  local into=$root/.deps/libtorch-$torch machine wheels=() hashes="" part requirement sha line
-  machine=$(uname -m)
+  local into=$root/.deps/libtorch-$torch wheels=() fetched=() part sha file
   mkdir -p "$root/.deps"
   if [[ ! -f $into/complete ]]; then
+    step="checking the downloads"
     clean "$root/.deps"
     clean "$cache"
-    while read -r line; do
-      read -r _ _ requirement sha <<<"$line"
-      bring_wheel "$requirement" "$sha"
-      wheels+=("$wheel")
-    done < <(grep "^$torch $machine " <<<"$pins")
-    if ((!${#wheels[@]})); then
-      bring_wheel "torch==$torch"
-      wheels+=("$wheel")
-      while read -r requirement; do
-        bring_unpinned "$requirement"
-      done < <(cuda_requirements "$wheel")
-    fi
+    while read -r sha file; do
+      bring_pinned "$sha" "$file"
+    done < <(pinned)
+    ((${#wheels[@]})) || bring_unpinned
     begin "unpacking libtorch $torch into .deps"
     need_space "$root/.deps" 1500
     part=$(mktemp -d "$root/.deps/.part.$$.XXXX")
     temporary+=("$part")
     unpack "$part" "${wheels[@]}"
-    printf '%s' "$hashes" >"$part/complete"
+    printf '%s\n' "${wheels[@]##*/}" >"$part/complete"
     chmod 755 "$part"
     rm -rf "$into"
     mv -T "$part" "$into"
   fi
   # The build finds this one by itself, also when cmake is run by hand.
   ln -sfnT "${into##*/}" "$root/.deps/libtorch"
-}
-
-# What a requirement without a hash brings, its own requirements included.
-bring_unpinned() {
-  local part file
-  begin "downloading $1"
-  part=$(mktemp -d "$cache/.part.$$.XXXX")
-  temporary+=("$part")
-  pip_download "$part" "$1" ||
-    fail "pip could not download $1; is there a network?"
-  for file in "$part"/nvidia*.whl; do
-    mv -f "$file" "$cache/"
-    file=$cache/${file##*/}
-    say "sha256 of ${file##*/}, not pinned here: $(sha256sum "$file" | cut -d' ' -f1)"
-    wheels+=("$file")
-  done
 }
 
 # A Python environment with the whole of torch, to compare muster with.
@@ -426,6 +438,7 @@ run_bench() {
 # --- command line ---------------------------------------------------------------------------------
 
 command="" preset=release label="" libtorch="" peers="" full=0 with_peers=0 arguments=()
+machine=$(uname -m)
 while (($#)); do
   case $1 in
     demo | test | bench) command=$1 ;;
