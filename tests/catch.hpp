@@ -8,6 +8,9 @@
 #include <catch2/generators/catch_generators_all.hpp>
 #include <catch2/matchers/catch_matchers_all.hpp>
 using Catch::Approx;
+namespace Catch {
+inline auto Contains(const std::string& text) { return Matchers::ContainsSubstring(text); }
+} // namespace Catch
 #else
 #include <catch2/catch.hpp>
 #endif

@@ -203,8 +203,8 @@ void settle_in(Rank& rank, Birth birth) {
 
 /// Everything that may throw in a rank; what does is reported by on_terminate.
 void work(Rank& rank, Birth birth) {
-  fault_point("rank-start", rank.assignment.spec.rank);
   settle_in(rank, birth);
+  fault_point("rank-start", rank.assignment.spec.rank);
   RankSlot* slot = own_slot();
   const JobPart& job = rank.assignment.job;
   const auto thunk = reinterpret_cast<detail::Thunk>(address_of(job.thunk));

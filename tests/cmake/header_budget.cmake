@@ -1,4 +1,5 @@
-# What headers cost their users, in preprocessed lines.
+# What headers cost their users, in preprocessed lines; blank lines and the preprocessor's own line
+# markers do not count.
 #   cmake -DCXX= -DINCLUDES=a|b -DHEADERS=x|y -DLIMIT=80000 -P header_budget.cmake
 # each header alone: at most LIMIT lines, and nothing of torch, fmt or CLI11;
 #   cmake … -DHEADERS=x -DOVER=torch/torch.h -DPERCENT=5 -P header_budget.cmake
@@ -23,7 +24,7 @@ function(preprocess result)
     file(REMOVE ${file}.cpp ${file}.ii)
     message(FATAL_ERROR "cannot preprocess ${ARGN}:\n${said}")
   endif()
-  execute_process(COMMAND wc -l INPUT_FILE ${file}.ii OUTPUT_VARIABLE lines)
+  execute_process(COMMAND grep -cvE "^(#.*|[ \t]*)$" ${file}.ii OUTPUT_VARIABLE lines)
   string(STRIP "${lines}" lines)
   execute_process(COMMAND grep -m1 -oE "^# [0-9]+ \"[^\"]*${forbidden}" ${file}.ii
     OUTPUT_VARIABLE hit OUTPUT_STRIP_TRAILING_WHITESPACE)

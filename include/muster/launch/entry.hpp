@@ -39,11 +39,13 @@ template <class F>
 constexpr auto as_function(F function) {
   if constexpr (FunctionPointer<F>) {
     return function;
+  } else if constexpr (requires { +function; }) {
+    return +function;
   } else {
-    static_assert(requires { +function; },
+    static_assert(FunctionPointer<F>,
                   "muster: a function that runs in other processes cannot capture anything; pass "
                   "what it needs as an argument");
-    return +function;
+    return nullptr;
   }
 }
 
