@@ -35,12 +35,12 @@ const char* limit_behind(int error) {
 
 } // namespace
 
-SpawnFailure::SpawnFailure(int rank, const std::string& step, int error)
-    : SystemError(fmt::format("rank {} could not be started: {}{}; no rank is left running",
-                              rank,
-                              step,
-                              limit_behind(error)),
-                  error),
+SpawnFailure::SpawnFailure(int rank, const SystemError& cause)
+    : SystemError(Whole{fmt::format("rank {} could not be started: {}{}; no rank is left running",
+                                    rank,
+                                    cause.what(),
+                                    limit_behind(cause.error()))},
+                  cause.error()),
       rank_(rank) {}
 
 RankFailure::RankFailure(JobReport report)

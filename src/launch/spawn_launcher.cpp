@@ -193,7 +193,8 @@ JobReport run_attempt(const Task& task,
   std::vector<int> launcher_fds = supervisor.fds();
   launcher_fds.push_back(port.fd());
   auto children =
-      process::start_ranks({method, task, job, environments, page, std::move(launcher_fds)});
+      process::start_ranks(
+      {method, task, job, environments, page, shape.token, std::move(launcher_fds)});
   JobReport report = supervisor.run(std::move(children), task.ranks);
   report.attempt = attempt;
   return report;

@@ -19,6 +19,7 @@
 #include "newborn.hpp"
 #include "pidfd.hpp"
 #include "program.hpp"
+#include "sweep.hpp"
 #include "sys.hpp"
 
 namespace muster::process {
@@ -44,10 +45,18 @@ Cradle make_cradle(const BirthPlan& plan, std::size_t i, const std::string& pack
   return cradle;
 }
 
+ino_t inode_of(int fd) {
+  struct stat info {};
+  ::fstat(fd, &info);
+  return info.st_ino;
+}
+
 /// Kills and reaps what was started when not everything could be.
 class AllOrNothing {
 public:
-  explicit AllOrNothing(std::shared_ptr<Guardian> guardian) : guardian_(std::move(guardian)) {}
+  AllOrNothing(std::shared_ptr<Guardian> guardian, const std::string& token)
+      : guardian_(std::move(guardian)),
+        token_(token) {}
   AllOrNothing(const AllOrNothing&) = delete;
   AllOrNothing& operator=(const AllOrNothing&) = delete;
   ~AllOrNothing() {
@@ -62,15 +71,25 @@ public:
              errno == EINTR)
         ;
     }
+    if (!kept_) // a fork server that died may not have told of every rank it made
+      orphans_.run(token_, channels_, pids_);
   }
 
+  void expect(ino_t channel) { channels_.push_back(channel); }
   void add(pid_t pid) { pids_.push_back(pid); }
-  std::vector<pid_t> keep() { return std::exchange(pids_, {}); }
+  void keep() {
+    pids_.clear();
+    kept_ = true;
+  }
   const std::vector<pid_t>& pids() const { return pids_; }
 
 private:
   std::shared_ptr<Guardian> guardian_;
+  const std::string& token_;
+  OrphanSweep orphans_;
+  std::vector<ino_t> channels_;
   std::vector<pid_t> pids_;
+  bool kept_ = false;
 };
 
 void close_launchers_side(const BirthPlan& plan, const std::vector<Cradle>& cradles, std::size_t own) {
@@ -150,19 +169,13 @@ void start_by_server(const BirthPlan& plan,
     throw SystemError("the fork server making the rank", error);
 }
 
-ino_t inode_of(int fd) {
-  struct stat info {};
-  ::fstat(fd, &info);
-  return info.st_ino;
-}
-
 /// Runs `step` for one rank; what the system refuses becomes a SpawnFailure that names the rank.
 template <class F>
 void for_rank(int rank, F step) {
   try {
     step();
   } catch (const SystemError& error) {
-    throw SpawnFailure(rank, error.what(), error.error());
+    throw SpawnFailure(rank, error);
   }
 }
 
@@ -174,16 +187,18 @@ std::vector<Child> start_ranks(const BirthPlan& plan) {
   const auto guardian = by_server ? Program::get()->fork_server() : Program::get()->guardian();
   const std::string packed_job = pack(plan.job);
   std::vector<Cradle> cradles;
-  for (std::size_t i = 0; i < ranks.size(); ++i)
+  AllOrNothing started(guardian, plan.token);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
     for_rank(ranks[i].rank, [&] { cradles.push_back(make_cradle(plan, i, packed_job)); });
+    started.expect(inode_of(cradles[i].channel.rank.get()));
+  }
   std::fflush(nullptr); // or forked ranks would print it again
-  AllOrNothing started(guardian);
   if (by_server) {
     const auto next = [&] { return ranks[std::min(started.pids().size(), ranks.size() - 1)].rank; };
     try {
       start_by_server(plan, cradles, *guardian, started);
     } catch (const SystemError& error) {
-      throw SpawnFailure(next(), error.what(), error.error());
+      throw SpawnFailure(next(), error);
     }
   } else {
     for (std::size_t i = 0; i < ranks.size(); ++i)

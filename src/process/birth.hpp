@@ -30,6 +30,7 @@ struct BirthPlan {
   /// NAME=value, what each rank adds to the launcher's environment.
   const std::vector<std::vector<std::string>>& environments;
   const StatusPage& page;
+  const std::string& token;
   /// The launcher's own descriptors, which a forked rank closes.
   std::vector<int> launcher_fds;
 };

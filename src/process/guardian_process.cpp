@@ -73,6 +73,7 @@ void correct_thread_id() noexcept {
 
 [[noreturn]] void be_rank(const GuardianStart& start, const int* fds) noexcept {
   correct_thread_id();
+  ::prctl(PR_SET_NAME, ::program_invocation_short_name);
   leave_launchers_group(start.launcher);
   ::close(start.socket);
   ::close(start.launcher_pidfd);

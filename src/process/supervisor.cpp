@@ -118,9 +118,12 @@ JobReport Supervisor::run(std::vector<Child> children, const std::vector<RankSpe
   while (alive_ > 0)
     turn();
   std::vector<ino_t> channels;
-  for (const Member& member : members_)
+  std::vector<pid_t> pids;
+  for (const Member& member : members_) {
     channels.push_back(member.child.channel);
-  sweep_orphans(token_, channels);
+    pids.push_back(member.child.pid);
+  }
+  orphans_.run(token_, channels, pids);
   if (callback_error_)
     std::rethrow_exception(callback_error_);
   return std::move(report_);

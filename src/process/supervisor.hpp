@@ -78,7 +78,7 @@ private:
   Fd wake_; // an eventfd: signals and the stop token
   std::unique_ptr<SignalWatch> signals_;
   std::unique_ptr<std::stop_callback<std::function<void()>>> on_stop_;
-  Subreaper subreaper_;
+  OrphanSweep orphans_;
   std::shared_ptr<Guardian> guardian_;
   StoreServer store_;
   std::vector<Member> members_;

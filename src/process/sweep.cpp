@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 #include <mutex>
+#include <sstream>
 #include <vector>
 
 #include <dirent.h>
@@ -18,6 +19,7 @@
 
 #include "fd.hpp"
 #include "pidfd.hpp"
+#include "program.hpp"
 #include "rank.hpp"
 
 namespace muster::process {
@@ -42,6 +44,11 @@ std::vector<pid_t> children_of_main_thread() {
   return {std::istream_iterator<pid_t>(list), {}};
 }
 
+template <class T>
+bool contains(const std::vector<T>& all, T one) {
+  return std::find(all.begin(), all.end(), one) != all.end();
+}
+
 bool has_open(pid_t pid, const std::vector<ino_t>& sockets) {
   const std::string folder = fmt::format("/proc/{}/fd", pid);
   DIR* list = ::opendir(folder.c_str());
@@ -51,16 +58,25 @@ bool has_open(pid_t pid, const std::vector<ino_t>& sockets) {
   while (const dirent* entry = ::readdir(list)) {
     struct stat info {};
     if (!found && ::fstatat(::dirfd(list), entry->d_name, &info, 0) == 0)
-      found = S_ISSOCK(info.st_mode) &&
-              std::find(sockets.begin(), sockets.end(), info.st_ino) != sockets.end();
+      found = S_ISSOCK(info.st_mode) && contains(sockets, info.st_ino);
   }
   ::closedir(list);
   return found;
 }
 
-bool descends_from_rank(pid_t pid, const std::string& mark, const std::vector<ino_t>& channels) {
-  const std::string environment = contents(fmt::format("/proc/{}/environ", pid));
-  return environment.find(mark) != std::string::npos || has_open(pid, channels);
+/// The state letter and the process group in /proc/PID/stat.
+struct Stat {
+  char state = '?';
+  pid_t group = 0;
+};
+
+Stat stat_of(pid_t pid) {
+  const std::string text = contents(fmt::format("/proc/{}/stat", pid));
+  Stat stat;
+  pid_t parent = 0;
+  if (const auto name_end = text.rfind(')'); name_end != std::string::npos)
+    std::istringstream(text.substr(name_end + 1)) >> stat.state >> parent >> stat.group;
+  return stat;
 }
 
 void kill_and_reap(pid_t pid) {
@@ -90,12 +106,25 @@ Subreaper::~Subreaper() {
     ::prctl(PR_SET_CHILD_SUBREAPER, flag_before);
 }
 
-void sweep_orphans(const std::string& token, const std::vector<ino_t>& channels) {
+OrphanSweep::OrphanSweep() : before_(children_of_main_thread()) {}
+
+void OrphanSweep::run(const std::string& token,
+                      const std::vector<ino_t>& channels,
+                      const std::vector<pid_t>& ranks) const {
   const std::string mark = fmt::format("{}={}", job_variable, token);
+  const auto descends_from_rank = [&](pid_t pid) {
+    const Stat stat = stat_of(pid);
+    if (contains(ranks, stat.group))
+      return true;
+    if (stat.state == 'Z')
+      return thread_names().size() == 1;
+    return contents(fmt::format("/proc/{}/environ", pid)).find(mark) != std::string::npos ||
+           has_open(pid, channels);
+  };
   for (int round = 0; round < most_rounds; ++round) {
     bool found = false;
     for (const pid_t child : children_of_main_thread())
-      if (descends_from_rank(child, mark, channels)) {
+      if (!contains(before_, child) && descends_from_rank(child)) {
         kill_and_reap(child);
         found = true;
       }

@@ -17,9 +17,23 @@ public:
   ~Subreaper();
 };
 
-/// Kills and reaps orphans that descend from the ranks of one job: those with `token` in their
-/// environment (they were executed), or with a rank's end of a control channel open (they were only
-/// forked). Leaves all other children alone. `channels` are inode numbers.
-void sweep_orphans(const std::string& token, const std::vector<ino_t>& channels);
+/// Finds, when a job is over, what its ranks left behind and this process, as the subreaper, got.
+class OrphanSweep {
+public:
+  /// To be made before the first rank: children that are there now are the host program's.
+  OrphanSweep();
+
+  /// Kills and reaps orphans that descend from ranks: those with `token` in their environment (they
+  /// were executed), with a rank's end of a control channel open (they were only forked; `channels`
+  /// are inode numbers), or in a rank's process group (`ranks`). Dead ones that show none of this are
+  /// reaped only while this process has one thread: else they may be another thread's children.
+  void run(const std::string& token,
+           const std::vector<ino_t>& channels,
+           const std::vector<pid_t>& ranks) const;
+
+private:
+  Subreaper subreaper_;
+  std::vector<pid_t> before_;
+};
 
 } // namespace muster::process

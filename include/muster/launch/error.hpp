@@ -30,6 +30,12 @@ public:
   SystemError(const std::string& subject, int error);
   int error() const noexcept { return error_; }
 
+protected:
+  struct Whole {
+    std::string text;
+  };
+  SystemError(Whole message, int error) : Error(message.text), error_(error) {}
+
 private:
   int error_;
 };
@@ -37,7 +43,7 @@ private:
 /// A rank could not be started. All ranks that were started before it have been stopped.
 class SpawnFailure : public SystemError {
 public:
-  SpawnFailure(int rank, const std::string& step, int error);
+  SpawnFailure(int rank, const SystemError& cause);
   int rank() const noexcept { return rank_; }
 
 private:

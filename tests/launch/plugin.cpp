@@ -1,0 +1,3 @@
+#include <muster/comm/world.hpp>
+
+extern "C" int plugin_answer(muster::World& world) { return 42 + world.rank; }

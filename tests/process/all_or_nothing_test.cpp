@@ -1,0 +1,73 @@
+// Whatever the system refuses, and whenever: no rank is left, no descriptor, and the error says what.
+#include <muster/launch/spawn_launcher.hpp>
+
+#include <cerrno>
+
+#include "process/sys.hpp"
+#include "ranks.hpp"
+
+using muster::SpawnLauncher;
+using muster::StartMethod;
+using muster::World;
+using test::quiet;
+
+namespace {
+
+void nothing(World&) {}
+
+std::string children() {
+  return test::contents("/proc/self/task/" + std::to_string(::getpid()) + "/children");
+}
+
+/// Lets the k-th system call of a launch fail; false when the launch makes fewer.
+bool launch_with_failure(StartMethod method, long k, int error) {
+  muster::process::sys::fail_call(k, error);
+  bool failed = false;
+  std::string said;
+  try {
+    SpawnLauncher(method, 3, quiet()).run(nothing);
+  } catch (const muster::SystemError& thrown) {
+    failed = true;
+    said = thrown.what();
+    CHECK(thrown.error() == error);
+  }
+  const long made = muster::process::sys::calls_made();
+  if (failed)
+    CHECK_FALSE(said.empty());
+  return made > k;
+}
+
+} // namespace
+
+TEST_CASE("each system call of a launch may fail", "[all_or_nothing]") {
+  for (const StartMethod method : test::every_method) {
+    SpawnLauncher(method, 1, quiet()).run(nothing);
+    const std::size_t fds = test::count_fds();
+    const std::string before = children();
+    long k = 0;
+    for (; launch_with_failure(method, k, k % 2 == 0 ? EMFILE : EAGAIN); ++k) {
+      INFO(to_string(method) << ", call " << k);
+      CHECK(test::count_fds() == fds);
+      CHECK(children() == before);
+    }
+    CHECK(k > 15);                                  // the failures were really tried
+    SpawnLauncher(method, 3, quiet()).run(nothing); // and left nothing broken
+  }
+}
+
+TEST_CASE("the limit on open files is named, with the rank", "[all_or_nothing]") {
+  std::string said;
+  for (long k = 0; said.find("rank 2 could") == std::string::npos && k < 100; ++k) {
+    muster::process::sys::fail_call(k, EMFILE);
+    try {
+      SpawnLauncher(StartMethod::spawn, 3, quiet()).run(nothing);
+    } catch (const muster::SpawnFailure& failure) {
+      said = failure.what();
+    } catch (const muster::SystemError&) { // of what serves all ranks
+    }
+    muster::process::sys::calls_made();
+  }
+  CHECK_THAT(said,
+             Catch::Contains("rank 2 could not be started: socketpair: Too many open files") &&
+                 Catch::Contains("ulimit -n") && Catch::Contains("no rank is left running"));
+}
