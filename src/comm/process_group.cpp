@@ -61,7 +61,8 @@ std::string shortened(std::string text) {
 }
 
 std::string shape_of(const at::Tensor& tensor) {
-  return fmt::format("a {} tensor {}", c10::toString(tensor.scalar_type()), c10::str(tensor.sizes()));
+  return fmt::format(
+      "a {} tensor {}", c10::toString(tensor.scalar_type()), c10::str(tensor.sizes()));
 }
 
 at::Tensor as_bytes(const void* data, std::size_t size) {
@@ -85,7 +86,8 @@ at::Tensor gather_rows(const Native& group, const at::Tensor& mine) {
   return all;
 }
 
-std::vector<Slot> gather_slots(const Native& group, const std::string& intent, const std::string& bytes) {
+std::vector<Slot>
+gather_slots(const Native& group, const std::string& intent, const std::string& bytes) {
   Slot mine;
   mine.size = bytes.size();
   bytes.copy(mine.payload, Slot::payload_bytes);
@@ -124,10 +126,11 @@ void check_reducible(at::ScalarType dtype, ReduceOp op) {
   else if (at::isIntegralType(dtype, false))
     detail::check_reducible<int>(op);
   else if (at::isComplexType(dtype) && !linear)
-    throw UsageError(fmt::format("all_reduce cannot take the {} of complex numbers", to_string(op)));
+    throw UsageError(
+        fmt::format("all_reduce cannot take the {} of complex numbers", to_string(op)));
   else if (!at::isFloatingType(dtype) && !at::isComplexType(dtype))
-    throw UsageError(fmt::format(
-        "all_reduce cannot take the {} of {}", to_string(op), c10::toString(dtype)));
+    throw UsageError(
+        fmt::format("all_reduce cannot take the {} of {}", to_string(op), c10::toString(dtype)));
 }
 
 /// The dtype in which values are reduced: not every build of Gloo knows the small ones.
@@ -240,7 +243,8 @@ std::vector<std::string> ProcessGroup::exchange(const Intent& intent, const std:
   if (!state_->native)
     throw UsageError(fmt::format("{} after the process group was closed", intent.operation));
   const CollectiveNote note(intent.operation, bytes.size());
-  const std::string text = fmt::format("{}{}{}", intent.operation, in_brackets(intent.detail), of(intent.what));
+  const std::string text =
+      fmt::format("{}{}{}", intent.operation, in_brackets(intent.detail), of(intent.what));
   const std::vector<Slot> slots = gather_slots(state_->native, text, bytes);
   check_agreement(slots);
   std::size_t longest = 0;
@@ -288,18 +292,17 @@ void ProcessGroup::all_reduce(const at::Tensor& tensor, ReduceOp op) {
     return;
   const at::NoGradGuard no_grad;
   const CollectiveNote note("all_reduce", tensor.nbytes());
-  at::Tensor target = tensor.detach();
-  if (target.is_complex())
-    target = at::view_as_real(target.resolve_conj());
-  at::Tensor wire = target.to(wire_type(target)).contiguous();
+  const at::Tensor plain = tensor.detach().resolve_conj().resolve_neg();
+  at::Tensor wire = plain.is_complex() ? at::view_as_real(plain) : plain;
+  wire = wire.to(wire_type(wire)).contiguous();
   std::vector<at::Tensor> wires{wire};
   c10d::AllreduceOptions options;
   options.reduceOp = to_c10d(op);
   state_->native->allreduce(wires, options)->wait();
   if (op == ReduceOp::mean)
     wire.div_(size());
-  if (!wire.is_same(target) && !wire.is_alias_of(tensor))
-    target.copy_(wire);
+  if (!wire.is_alias_of(tensor))
+    tensor.detach().copy_(plain.is_complex() ? at::view_as_complex(wire) : wire);
 }
 
 void ProcessGroup::broadcast(const at::Tensor& tensor, int root) {

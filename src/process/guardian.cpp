@@ -49,7 +49,10 @@ bool send_command(int socket, GuardianCommand command, const int* fds, std::size
 /// The pid of a new rank, or -1 with errno set.
 pid_t receive_pid(int socket) {
   pollfd readable{socket, POLLIN, 0};
-  const int count = ::poll(&readable, 1, answers_within_ms);
+  int count = -1;
+  do
+    count = ::poll(&readable, 1, answers_within_ms);
+  while (count < 0 && errno == EINTR);
   if (count == 0)
     errno = ETIMEDOUT;
   if (count <= 0)

@@ -1,0 +1,5 @@
+#pragma once
+
+#include <muster/muster.hpp>
+
+double train(muster::DDPStrategy& ddp, int steps);
