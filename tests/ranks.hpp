@@ -63,7 +63,8 @@ inline std::vector<pid_t> processes_with(const std::string& text) {
 /// The default disposition of a signal that Catch2 handles, while this lives.
 class DefaultDisposition {
 public:
-  explicit DefaultDisposition(int signal) : signal_(signal), before_(std::signal(signal, SIG_DFL)) {}
+  explicit DefaultDisposition(int signal)
+      : signal_(signal), before_(std::signal(signal, SIG_DFL)) {}
   DefaultDisposition(const DefaultDisposition&) = delete;
   DefaultDisposition& operator=(const DefaultDisposition&) = delete;
   ~DefaultDisposition() { std::signal(signal_, before_); }

@@ -20,13 +20,13 @@ int number_of(const EnvSnapshot& environment, const std::string& name, int least
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size() || number < least || number > most)
-    throw UsageError(fmt::format(
-        "{}='{}' is not a whole number from {} to {}; unset it, or start ranks with a launcher that "
-        "sets it right",
-        name,
-        text,
-        least,
-        most));
+    throw UsageError(fmt::format("{}='{}' is not a whole number from {} to {}; unset it, or start "
+                                 "ranks with a launcher that "
+                                 "sets it right",
+                                 name,
+                                 text,
+                                 least,
+                                 most));
   return number;
 }
 
@@ -61,11 +61,12 @@ std::optional<World> TorchrunEnvironment::world(const EnvSnapshot& environment) 
   if (!missing.empty() && !by_torchrun)
     return std::nullopt;
   if (!missing.empty())
-    throw UsageError(fmt::format("TORCHELASTIC_RUN_ID is set, but {} {} not: this process inherited "
-                                 "parts of torchrun's environment; unset TORCHELASTIC_RUN_ID, or "
-                                 "set MUSTER_CLUSTER=local",
-                                 fmt::join(missing, ", "),
-                                 missing.size() == 1 ? "is" : "are"));
+    throw UsageError(
+        fmt::format("TORCHELASTIC_RUN_ID is set, but {} {} not: this process inherited "
+                    "parts of torchrun's environment; unset TORCHELASTIC_RUN_ID, or "
+                    "set MUSTER_CLUSTER=local",
+                    fmt::join(missing, ", "),
+                    missing.size() == 1 ? "is" : "are"));
   World world;
   world.size = number_of(environment, "WORLD_SIZE", 1, most_ranks);
   world.rank = number_of(environment, "RANK", 0, world.size - 1);
@@ -93,8 +94,8 @@ std::optional<World> detect_world(const EnvSnapshot& environment) {
   if (chosen && *chosen == "local")
     return std::nullopt;
   if (chosen && *chosen != "torchrun")
-    throw UsageError(fmt::format(
-        "MUSTER_CLUSTER='{}': it must be one of local, torchrun", *chosen));
+    throw UsageError(
+        fmt::format("MUSTER_CLUSTER='{}': it must be one of local, torchrun", *chosen));
   const auto world = TorchrunEnvironment().world(environment);
   if (chosen && !world)
     throw UsageError("MUSTER_CLUSTER=torchrun, but RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, "

@@ -106,6 +106,8 @@ Writer::Writer(std::string& memory) : OutputArchive(this), state_(std::make_uniq
 Writer::~Writer() = default;
 
 void Writer::write(const void* data, std::size_t size) {
+  if (size == 0)
+    return; // there may be no buffer to take nothing from
   State& state = *state_;
   const char* bytes = static_cast<const char*>(data);
   state.position += size;
@@ -196,6 +198,8 @@ void Reader::read(void* data, std::size_t size) {
   State& state = *state_;
   if (size > state.length - state.position)
     throw Error("encoded bytes end early: the reader's type is not the writer's");
+  if (size == 0)
+    return; // there may be no buffer to put nothing in
   char* to = static_cast<char*>(data);
   if (state.blob.fd() < 0) {
     std::memcpy(to, state.memory.data() + state.position, size);

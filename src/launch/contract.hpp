@@ -18,8 +18,8 @@ struct JobShape {
   std::string token;
 };
 
-/// The variables, NAME=value, that a rank of a job on this host gets: the spec's own, then torchrun's
-/// contract, which wins.
+/// The variables, NAME=value, that a rank of a job on this host gets: the spec's own, then
+/// torchrun's contract, which wins.
 std::vector<std::string> rank_environment(const RankSpec& spec, const JobShape& job);
 
 } // namespace muster

@@ -84,9 +84,10 @@ Symbol symbol_of(const void* pointer) {
   if (symbol.module.empty())
     throw UsageError("the function to launch lies in no loaded program or library");
   if (symbol.build_id.empty())
-    throw UsageError(fmt::format("the function to launch lies in {}, which has no build id; link it "
-                                 "with -Wl,--build-id",
-                                 symbol.module));
+    throw UsageError(
+        fmt::format("the function to launch lies in {}, which has no build id; link it "
+                    "with -Wl,--build-id",
+                    symbol.module));
   return symbol;
 }
 
@@ -99,9 +100,10 @@ void* address_of(const Symbol& symbol) {
     return contains(info, address);
   });
   if (address == 0)
-    throw UsageError(fmt::format("the function to run lies in {}, which this rank has not loaded in "
-                                 "that build",
-                                 symbol.module));
+    throw UsageError(
+        fmt::format("the function to run lies in {}, which this rank has not loaded in "
+                    "that build",
+                    symbol.module));
   return reinterpret_cast<void*>(address);
 }
 

@@ -9,8 +9,10 @@
 namespace muster {
 
 SystemError::SystemError(const std::string& subject, int error)
-    : Error(fmt::format("{}: {}", subject, ::strerrordesc_np(error) ? ::strerrordesc_np(error)
-                                                                    : std::to_string(error))),
+    : Error(
+          fmt::format("{}: {}",
+                      subject,
+                      ::strerrordesc_np(error) ? ::strerrordesc_np(error) : std::to_string(error))),
       error_(error) {}
 
 namespace {
@@ -44,12 +46,10 @@ SpawnFailure::SpawnFailure(int rank, const SystemError& cause)
       rank_(rank) {}
 
 RankFailure::RankFailure(JobReport report)
-    : Error(report.reason),
-      report_(std::make_shared<const JobReport>(std::move(report))) {}
+    : Error(report.reason), report_(std::make_shared<const JobReport>(std::move(report))) {}
 
 Interrupted::Interrupted(JobReport report)
-    : Error(report.reason),
-      report_(std::make_shared<const JobReport>(std::move(report))) {}
+    : Error(report.reason), report_(std::make_shared<const JobReport>(std::move(report))) {}
 
 int detail::report_error(const std::exception& error) noexcept {
   try {

@@ -18,7 +18,8 @@ void check_process() {
   if (in_rank())
     throw UsageError("launch inside a rank: ranks start no ranks of their own");
   if (!process::Program::get())
-    throw UsageError("launch without init: make `muster::init(argc, argv);` the first line of main");
+    throw UsageError(
+        "launch without init: make `muster::init(argc, argv);` the first line of main");
   if (EnvSnapshot::current().find(process::job_variable))
     throw UsageError(fmt::format("launch in a process that a rank of a muster job started ({} is "
                                  "set): unset it there to run a job inside a job",
@@ -27,8 +28,8 @@ void check_process() {
 
 /// In a world that others created, nprocs must be what they created.
 void check_size(const World& world, std::optional<int> nprocs) {
-  const bool fits = !nprocs || *nprocs == world.local_size ||
-                    (world.node_count == 1 && *nprocs == world.size);
+  const bool fits =
+      !nprocs || *nprocs == world.local_size || (world.node_count == 1 && *nprocs == world.size);
   if (!fits)
     throw UsageError(fmt::format("nprocs is {}, but {} created {} ranks on this host ({} in all): "
                                  "leave nprocs unset, or make them equal",
@@ -60,12 +61,9 @@ JobReport run_inline(const Work& work, World world) {
 } // namespace
 
 Launcher::Launcher(StartMethod start_method, std::optional<int> nprocs, LaunchOptions options)
-    : start_method_(start_method),
-      nprocs_(nprocs),
-      options_(std::move(options)) {
+    : start_method_(start_method), nprocs_(nprocs), options_(std::move(options)) {
   if (nprocs_ && (*nprocs_ < 1 || *nprocs_ > most_ranks))
-    throw UsageError(
-        fmt::format("nprocs is {}: it must be from 1 to {}", *nprocs_, most_ranks));
+    throw UsageError(fmt::format("nprocs is {}: it must be from 1 to {}", *nprocs_, most_ranks));
 }
 
 Task Launcher::plan() const {

@@ -98,18 +98,19 @@ std::string to_string(const JobReport& report) {
     text += fmt::format("  after {} restarts\n", report.attempt);
   for (const RankReport& rank : report.ranks) {
     const bool first = &rank == report.first_failure();
-    text += fmt::format("  {} rank {} (local rank {}, pid {} on {}), {} after {:.3f} s, was {}: {}{}{}\n",
-                        first ? "*" : " ",
-                        rank.rank,
-                        rank.local_rank,
-                        rank.pid,
-                        rank.host,
-                        first ? "failed first" : to_string(rank.outcome),
-                        seconds(rank.ended),
-                        rank.phase,
-                        cause(rank),
-                        rank.hint.empty() ? "" : ", ",
-                        rank.hint);
+    text += fmt::format(
+        "  {} rank {} (local rank {}, pid {} on {}), {} after {:.3f} s, was {}: {}{}{}\n",
+        first ? "*" : " ",
+        rank.rank,
+        rank.local_rank,
+        rank.pid,
+        rank.host,
+        first ? "failed first" : to_string(rank.outcome),
+        seconds(rank.ended),
+        rank.phase,
+        cause(rank),
+        rank.hint.empty() ? "" : ", ",
+        rank.hint);
   }
   return text;
 }

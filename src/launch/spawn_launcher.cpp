@@ -40,9 +40,8 @@ std::string random_token() {
 class ReservedPort {
 public:
   ReservedPort()
-      : socket_(process::sys::checked("socket", [] {
-          return ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        })) {
+      : socket_(process::sys::checked(
+            "socket", [] { return ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); })) {
     const int on = 1;
     ::setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     sockaddr_in address{};
@@ -50,8 +49,7 @@ public:
     address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof address;
     auto* generic = reinterpret_cast<sockaddr*>(&address);
-    process::sys::checked("reserving a port",
-                          [&] { return ::bind(socket_.get(), generic, size); });
+    process::sys::checked("reserving a port", [&] { return ::bind(socket_.get(), generic, size); });
     ::getsockname(socket_.get(), generic, &size);
     port_ = ::ntohs(address.sin_port);
   }
@@ -80,12 +78,13 @@ void check_environment(const RankSpec& spec, StartMethod method) {
       throw UsageError(
           fmt::format("rank {}: '{}' cannot be the name of a variable", spec.rank, name));
     if (method != StartMethod::spawn && read_at_load(name))
-      throw UsageError(fmt::format(
-          "rank {}: {} was read when this program was loaded, so a rank started by {} cannot change "
-          "it; use StartMethod::spawn, or LaunchOptions::threads and RankSpec::cpus",
-          spec.rank,
-          name,
-          to_string(method)));
+      throw UsageError(
+          fmt::format("rank {}: {} was read when this program was loaded, so a rank started by {} "
+                      "cannot change "
+                      "it; use StartMethod::spawn, or LaunchOptions::threads and RankSpec::cpus",
+                      spec.rank,
+                      name,
+                      to_string(method)));
   }
 }
 
@@ -93,8 +92,10 @@ void check_cpus(const RankSpec& spec) {
   const auto allowed = process::allowed_cpus();
   for (const int cpu : spec.cpus)
     if (std::find(allowed.begin(), allowed.end(), cpu) == allowed.end())
-      throw UsageError(fmt::format(
-          "rank {}: CPU {} is not among the {} CPUs of this process", spec.rank, cpu, allowed.size()));
+      throw UsageError(fmt::format("rank {}: CPU {} is not among the {} CPUs of this process",
+                                   spec.rank,
+                                   cpu,
+                                   allowed.size()));
 }
 
 void check_files(const RankSpec& spec) {
@@ -126,16 +127,18 @@ void check_ranks(const Task& task, StartMethod method) {
 /// Ranks that are executed, or forked from the server, only have what was loaded at `init`.
 void check_module(const Symbol& symbol, StartMethod method) {
   if (method != StartMethod::fork && !Program::get()->had_module(symbol.build_id))
-    throw UsageError(fmt::format(
-        "the function to launch lies in {}, which was loaded after muster::init: ranks started by {} "
-        "do not have it; load it before init, link it, or use StartMethod::fork",
-        symbol.module,
-        to_string(method)));
+    throw UsageError(
+        fmt::format("the function to launch lies in {}, which was loaded after muster::init: ranks "
+                    "started by {} "
+                    "do not have it; load it before init, link it, or use StartMethod::fork",
+                    symbol.module,
+                    to_string(method)));
 }
 
 void check_task(const Task& task, StartMethod method) {
   if (!Program::get())
-    throw UsageError("launch without init: make `muster::init(argc, argv);` the first line of main");
+    throw UsageError(
+        "launch without init: make `muster::init(argc, argv);` the first line of main");
   if (!task.work.arguments)
     throw UsageError("a task without work: Launcher::run and Strategy::launch make it");
   check_ranks(task, method);
@@ -169,10 +172,8 @@ int threads_for(const LaunchOptions& options, int ranks) {
   return std::max(1, usable_cpus() / ranks);
 }
 
-JobReport run_attempt(const Task& task,
-                      StartMethod method,
-                      const LaunchOptions& options,
-                      int attempt) {
+JobReport
+run_attempt(const Task& task, StartMethod method, const LaunchOptions& options, int attempt) {
   const ReservedPort port;
   const auto size = static_cast<int>(task.ranks.size());
   const JobShape shape{.size = size,
@@ -192,8 +193,7 @@ JobReport run_attempt(const Task& task,
   process::Supervisor supervisor(options, page, shape.token);
   std::vector<int> launcher_fds = supervisor.fds();
   launcher_fds.push_back(port.fd());
-  auto children =
-      process::start_ranks(
+  auto children = process::start_ranks(
       {method, task, job, environments, page, shape.token, std::move(launcher_fds)});
   JobReport report = supervisor.run(std::move(children), task.ranks);
   report.attempt = attempt;

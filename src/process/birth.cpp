@@ -36,9 +36,8 @@ struct Cradle {
 Cradle make_cradle(const BirthPlan& plan, std::size_t i, const std::string& packed_job) {
   const RankSpec& spec = plan.task.ranks[i];
   Cradle cradle{Channel::create(), Blob::create("muster-result"), Fd()};
-  cradle.input = Fd(sys::checked("opening the rank's standard input " + spec.input, [&] {
-    return ::open(spec.input.c_str(), O_RDONLY | O_CLOEXEC);
-  }));
+  cradle.input = Fd(sys::checked("opening the rank's standard input " + spec.input,
+                                 [&] { return ::open(spec.input.c_str(), O_RDONLY | O_CLOEXEC); }));
   const std::string assignment = packed_job + pack(spec, plan.environments[i]);
   if (send_message(cradle.channel.launcher.get(), Kind::assignment, assignment, false) != Sent::yes)
     throw SystemError("handing the rank its assignment", errno);
@@ -55,8 +54,7 @@ ino_t inode_of(int fd) {
 class AllOrNothing {
 public:
   AllOrNothing(std::shared_ptr<Guardian> guardian, const std::string& token)
-      : guardian_(std::move(guardian)),
-        token_(token) {}
+      : guardian_(std::move(guardian)), token_(token) {}
   AllOrNothing(const AllOrNothing&) = delete;
   AllOrNothing& operator=(const AllOrNothing&) = delete;
   ~AllOrNothing() {
@@ -92,7 +90,9 @@ private:
   bool kept_ = false;
 };
 
-void close_launchers_side(const BirthPlan& plan, const std::vector<Cradle>& cradles, std::size_t own) {
+void close_launchers_side(const BirthPlan& plan,
+                          const std::vector<Cradle>& cradles,
+                          std::size_t own) {
   for (const int fd : plan.launcher_fds)
     ::close(fd);
   for (std::size_t i = 0; i < cradles.size(); ++i) {
@@ -106,10 +106,8 @@ void close_launchers_side(const BirthPlan& plan, const std::vector<Cradle>& crad
 }
 
 RankFds fds_of(const BirthPlan& plan, const Cradle& cradle) {
-  return {cradle.channel.rank.get(),
-          plan.task.work.arguments.fd(),
-          plan.page.fd(),
-          cradle.result.fd()};
+  return {
+      cradle.channel.rank.get(), plan.task.work.arguments.fd(), plan.page.fd(), cradle.result.fd()};
 }
 
 pid_t fork_rank(const BirthPlan& plan,
@@ -149,9 +147,8 @@ void start_by_server(const BirthPlan& plan,
                      const std::vector<Cradle>& cradles,
                      Guardian& server,
                      AllOrNothing& started) {
-  const Fd directory(sys::checked("opening the working directory", [] {
-    return ::open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-  }));
+  const Fd directory(sys::checked("opening the working directory",
+                                  [] { return ::open(".", O_PATH | O_DIRECTORY | O_CLOEXEC); }));
   std::vector<Guardian::Rank> ranks;
   for (const Cradle& cradle : cradles)
     ranks.push_back({cradle.channel.rank.get(), cradle.result.fd(), cradle.input.get()});

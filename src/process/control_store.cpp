@@ -25,8 +25,10 @@ void ControlStore::read_one(std::unique_lock<std::mutex>& lock, Millis patience)
   reading_ = true;
   lock.unlock();
   pollfd readable{socket_, POLLIN, 0};
-  const int count = ::poll(&readable, 1, static_cast<int>(std::min<std::int64_t>(
-                                             patience.count(), std::int64_t{1'000'000'000})));
+  const int count = ::poll(
+      &readable,
+      1,
+      static_cast<int>(std::min<std::int64_t>(patience.count(), std::int64_t{1'000'000'000})));
   bool closed = false;
   std::optional<Message> message;
   if (count > 0)
@@ -74,8 +76,8 @@ StoreReply ControlStore::call(StoreRequest request) {
     const std::lock_guard lock(mutex_);
     pending_.emplace(request.id, std::nullopt);
   }
-  const bool waits = request.op == StoreOp::get || request.op == StoreOp::wait ||
-                     request.op == StoreOp::pop;
+  const bool waits =
+      request.op == StoreOp::get || request.op == StoreOp::wait || request.op == StoreOp::pop;
   const Millis patience = launcher_answers_within + Millis(waits ? request.number : 0);
   if (send_message(socket_, Kind::store_request, pack(request), true) == Sent::closed) {
     const std::lock_guard lock(mutex_);
@@ -123,9 +125,8 @@ void ControlStore::append(const std::string& key, const std::string& value) {
 void ControlStore::wait(const std::vector<std::string>& keys, Millis timeout) {
   const StoreReply reply = waiting_call({.op = StoreOp::wait, .keys = keys}, timeout);
   if (reply.status == StoreStatus::timeout)
-    throw Timeout(fmt::format("store: no rank set '{}' within {} ms",
-                              reply.values.at(0),
-                              timeout.count()));
+    throw Timeout(
+        fmt::format("store: no rank set '{}' within {} ms", reply.values.at(0), timeout.count()));
 }
 
 bool ControlStore::check(const std::vector<std::string>& keys) {

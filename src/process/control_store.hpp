@@ -14,8 +14,8 @@
 
 namespace muster::process {
 
-/// The launcher's store, seen from a rank. Any number of threads may call at once: one of those that
-/// wait reads the channel and hands the others their replies; nothing is held while waiting.
+/// The launcher's store, seen from a rank. Any number of threads may call at once: one of those
+/// that wait reads the channel and hands the others their replies; nothing is held while waiting.
 class ControlStore : public Store {
 public:
   /// `socket` must outlive this object.

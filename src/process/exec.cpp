@@ -47,7 +47,9 @@ private:
   void* base_;
 };
 
-std::string name_of(const std::string& variable) { return variable.substr(0, variable.find('=', 1)); }
+std::string name_of(const std::string& variable) {
+  return variable.substr(0, variable.find('=', 1));
+}
 
 /// The launcher's environment, with `added` in place of variables of the same name.
 std::vector<std::string> merged_environment(const std::vector<std::string>& added) {

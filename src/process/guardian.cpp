@@ -77,8 +77,7 @@ Guardian::Guardian(bool can_fork) : can_fork_(can_fork) {
   socket_ = Fd(ends[0]);
   const Fd theirs(ends[1]);
   const pid_t launcher = ::getpid();
-  const Fd self(
-      sys::checked("pidfd_open", [&] { return pidfd_open(launcher); }));
+  const Fd self(sys::checked("pidfd_open", [&] { return pidfd_open(launcher); }));
   const SignalsBlocked blocked;
   int pidfd = -1;
   const long pid = sys::checked("making the guardian process", [&] {

@@ -60,8 +60,7 @@ void close_job() noexcept {
 
 /// A copy of this process that is the launcher's child, as this process is.
 pid_t clone_sibling() noexcept {
-  return static_cast<pid_t>(
-      ::syscall(SYS_clone, CLONE_PARENT, nullptr, nullptr, nullptr, nullptr));
+  return static_cast<pid_t>(::syscall(SYS_clone, CLONE_PARENT, nullptr, nullptr, nullptr, nullptr));
 }
 
 /// glibc remembers the thread's id in a place that only its own fork updates; the kernel knows it.

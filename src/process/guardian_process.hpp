@@ -29,8 +29,8 @@ struct GuardianStart {
   bool can_fork;
 };
 
-/// The life of the guardian process. Uses only async-signal-safe calls, so that it may start as a raw
-/// clone of a process with threads; ranks it makes return from it into run_rank.
+/// The life of the guardian process. Uses only async-signal-safe calls, so that it may start as a
+/// raw clone of a process with threads; ranks it makes return from it into run_rank.
 [[noreturn]] void be_guardian(GuardianStart start) noexcept;
 
 } // namespace muster::process

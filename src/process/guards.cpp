@@ -14,12 +14,13 @@ namespace muster::process {
 void require_one_thread() {
   const auto names = thread_names();
   if (names.size() > 1)
-    throw UsageError(fmt::format(
-        "start method fork: this process has {} threads ({}), for instance of a used OpenMP pool or "
-        "of autograd, and forked ranks would hang; use StartMethod::forkserver or "
-        "StartMethod::spawn, or launch before anything starts threads",
-        names.size(),
-        fmt::join(names, ", ")));
+    throw UsageError(
+        fmt::format("start method fork: this process has {} threads ({}), for instance of a used "
+                    "OpenMP pool or "
+                    "of autograd, and forked ranks would hang; use StartMethod::forkserver or "
+                    "StartMethod::spawn, or launch before anything starts threads",
+                    names.size(),
+                    fmt::join(names, ", ")));
 }
 
 void require_no_cuda() {

@@ -1,7 +1,7 @@
 #pragma once
 
-// What must hold before this process may fork ranks of itself. Each check throws UsageError with the
-// reason and the way out.
+// What must hold before this process may fork ranks of itself. Each check throws UsageError with
+// the reason and the way out.
 namespace muster::process {
 
 /// One thread only: a thread's locks stay locked in the child, and a used OpenMP pool hangs there.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <muster/launch/exit_status.hpp>
+
 #include <cerrno>
 
 #include <signal.h>
@@ -7,8 +9,6 @@
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <muster/launch/exit_status.hpp>
 
 // Thin calls around pidfds; glibc 2.36's <sys/pidfd.h> cannot be used from C++.
 namespace muster::process {
@@ -21,8 +21,8 @@ inline int pidfd_signal(int pidfd, int signal) noexcept {
   return static_cast<int>(::syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0));
 }
 
-/// Waits for a child by its pidfd, also for one whose exit signal is not SIGCHLD. Returns false with
-/// errno ECHILD if somebody else has reaped it.
+/// Waits for a child by its pidfd, also for one whose exit signal is not SIGCHLD. Returns false
+/// with errno ECHILD if somebody else has reaped it.
 inline bool wait_pidfd(int pidfd, siginfo_t& info, int options) noexcept {
   info = {};
   int result = -1;

@@ -72,9 +72,8 @@ void Program::start(int argc, char** argv) {
   open_standard_descriptors();
   auto started = std::make_unique<Program>();
   started->arguments_.assign(argv, argv + argc);
-  started->executable_ = Fd(sys::checked("opening /proc/self/exe", [] {
-    return ::open("/proc/self/exe", O_PATH | O_CLOEXEC);
-  }));
+  started->executable_ = Fd(sys::checked(
+      "opening /proc/self/exe", [] { return ::open("/proc/self/exe", O_PATH | O_CLOEXEC); }));
   started->modules_ = loaded_build_ids();
   program = std::move(started);
   if (server_wanted() && !created_by_others() && thread_names().size() == 1)

@@ -25,8 +25,8 @@ public:
   const std::vector<std::string>& arguments() const noexcept { return arguments_; }
   /// The running program's file, so that a rebuild cannot mix versions.
   int executable() const noexcept { return executable_.get(); }
-  /// True if the module with this build id was there when `init` was called, so that a rank which is
-  /// executed, or forked from the server, has it too.
+  /// True if the module with this build id was there when `init` was called, so that a rank which
+  /// is executed, or forked from the server, has it too.
   bool had_module(const std::string& build_id) const;
 
   /// A live guardian, made anew if there is none or if it has died. Throws SystemError.

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-// What the launcher and its ranks say to each other. Both are the same build, or the rank's build id
-// check fails first.
+// What the launcher and its ranks say to each other. Both are the same build, or the rank's build
+// id check fails first.
 namespace muster::process {
 
 enum class Kind : std::uint8_t {

@@ -43,6 +43,7 @@ struct Rank {
   Assignment assignment;
   StatusPage page;
   World world;
+  detail::Call* call = nullptr;
   std::mutex mutex; // guards callbacks
   std::vector<std::function<void()>> callbacks;
 };
@@ -84,8 +85,15 @@ bool says_peer_lost(const std::string& type, const std::string& message) {
                                           "the job's store is closed"};
   const auto in_message = [&](const char* text) { return message.find(text) != std::string::npos; };
   return std::any_of(std::begin(texts), std::end(texts), in_message) &&
-         (std::count(std::begin(types), std::end(types), type) > 0 ||
-          type.starts_with("c10::") || type == "std::runtime_error");
+         (std::count(std::begin(types), std::end(types), type) > 0 || type.starts_with("c10::") ||
+          type == "std::runtime_error");
+}
+
+/// What the launched function's owner has to say about its exception, on a line of its own.
+std::string explanation_of(const std::exception& error) {
+  const detail::Call* call = this_rank->call;
+  const std::string text = call && call->explain ? call->explain(error) : std::string();
+  return text.empty() ? text : "\n" + text;
 }
 
 Failure current_failure() {
@@ -94,7 +102,7 @@ Failure current_failure() {
   try {
     throw;
   } catch (const std::exception& error) {
-    failure.message = error.what();
+    failure.message = error.what() + explanation_of(error);
   } catch (const std::string& text) {
     failure.message = text;
   } catch (const char* text) {
@@ -213,6 +221,7 @@ void work(Rank& rank, Birth birth) {
   Reader arguments(Blob::adopt(rank.fds.arguments));
   Writer result(Blob::adopt(rank.fds.result));
   detail::Call call{function, rank.world, arguments, result};
+  rank.call = &call;
   fault_point("rank-enter", rank.assignment.spec.rank);
   slot->phase = Phase::running;
   thunk(call);

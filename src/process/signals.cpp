@@ -33,8 +33,8 @@ void on_signal(int signal) {
   ++total;
   const std::uint64_t one = 1;
   for (const auto& wake : wakes)
-    if (const int fd = wake.load())
-      [[maybe_unused]] const ssize_t done = ::write(fd - 1, &one, sizeof one);
+    if (const int fd = wake.load()) [[maybe_unused]]
+      const ssize_t done = ::write(fd - 1, &one, sizeof one);
   errno = saved;
 }
 

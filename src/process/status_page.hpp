@@ -29,12 +29,12 @@ private:
 struct alignas(64) RankSlot {
   std::atomic<Phase> phase = Phase::starting;
   std::atomic<std::uint64_t> step = 0;
-  std::atomic<std::uint64_t> collectives = 0; // started so far
-  std::atomic<std::uint64_t> bytes = 0;       // of the collective in flight
+  std::atomic<std::uint64_t> collectives = 0;    // started so far
+  std::atomic<std::uint64_t> bytes = 0;          // of the collective in flight
   std::atomic<std::int64_t> in_flight_since = 0; // ns of CLOCK_MONOTONIC; 0: none is in flight
   std::atomic<std::int64_t> last_progress = 0;   // ns of CLOCK_MONOTONIC
-  SharedText operation; // of the collective in flight
-  SharedText text;      // from muster::progress
+  SharedText operation;                          // of the collective in flight
+  SharedText text;                               // from muster::progress
 };
 
 /// Nanoseconds of CLOCK_MONOTONIC, the same in all processes of a host.

@@ -54,8 +54,8 @@ Supervisor::Supervisor(const LaunchOptions& options, const StatusPage& page, std
       }) {
   watch(wake_.get(), tag(About::wake), EPOLLIN);
   signals_ = std::make_unique<SignalWatch>(options.handle_signals, wake_.get());
-  on_stop_ = std::make_unique<std::stop_callback<std::function<void()>>>(
-      options.stop, [fd = wake_.get()] {
+  on_stop_ =
+      std::make_unique<std::stop_callback<std::function<void()>>>(options.stop, [fd = wake_.get()] {
         const std::uint64_t one = 1;
         [[maybe_unused]] const ssize_t done = ::write(fd, &one, sizeof one);
       });
@@ -129,8 +129,8 @@ JobReport Supervisor::run(std::vector<Child> children, const std::vector<RankSpe
   return std::move(report_);
 }
 
-/// One turn of the loop: wait, take in everything that has happened, then judge it together, so that
-/// of failures that arrive at once the cause is found and not the echo.
+/// One turn of the loop: wait, take in everything that has happened, then judge it together, so
+/// that of failures that arrive at once the cause is found and not the echo.
 void Supervisor::turn() {
   epoll_event events[64];
   const int count = ::epoll_wait(epoll_.get(), events, 64, wait_ms());
@@ -425,7 +425,8 @@ void Supervisor::on_time(Clock::time_point now) {
       if (!members_[i].ended)
         left.push_back(i);
     report_.timed_out = true;
-    stop(fmt::format("the job did not end within {} ms: {}", options_.timeout->count(), list(left)));
+    stop(
+        fmt::format("the job did not end within {} ms: {}", options_.timeout->count(), list(left)));
   }
   if (alive_ > 0 && stage_over_ && now >= *stage_over_)
     stage_ == Stage::terminating ? kill() : give_up();

@@ -25,8 +25,8 @@ public:
 
   /// Kills and reaps orphans that descend from ranks: those with `token` in their environment (they
   /// were executed), with a rank's end of a control channel open (they were only forked; `channels`
-  /// are inode numbers), or in a rank's process group (`ranks`). Dead ones that show none of this are
-  /// reaped only while this process has one thread: else they may be another thread's children.
+  /// are inode numbers), or in a rank's process group (`ranks`). Dead ones that show none of this
+  /// are reaped only while this process has one thread: else they may be another thread's children.
   void run(const std::string& token,
            const std::vector<ino_t>& channels,
            const std::vector<pid_t>& ranks) const;

@@ -5,8 +5,8 @@
 #include <cerrno>
 #include <string>
 
-// The seam to the kernel: every call that can fail for want of a resource goes through here, so that
-// tests can make the k-th one fail.
+// The seam to the kernel: every call that can fail for want of a resource goes through here, so
+// that tests can make the k-th one fail.
 namespace muster::process::sys {
 
 /// For tests: the k-th call from now (0: the next one) in this process fails with `error`.

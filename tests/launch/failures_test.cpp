@@ -152,7 +152,9 @@ TEST_CASE("a failure is told before the others are stopped", "[failures]") {
   SpawnLauncher launcher(StartMethod::forkserver, 2, options);
   CHECK_THROWS_AS(launcher.run(go_wrong, "exit 3"), RankFailure);
   CHECK_THAT(told, Catch::Contains("rank 1") && Catch::Contains("exit code 3"));
-  options.on_failure = [](const muster::RankReport&) { throw std::logic_error("from the callback"); };
+  options.on_failure = [](const muster::RankReport&) {
+    throw std::logic_error("from the callback");
+  };
   CHECK_THROWS_WITH(SpawnLauncher(StartMethod::forkserver, 2, options).run(go_wrong, "exit 3"),
                     "from the callback");
 }

@@ -140,7 +140,9 @@ TEST_CASE("a host's handler for a signal is not replaced", "[host]") {
   static volatile std::sig_atomic_t mine = 0;
   mine = 0;
   const auto before = std::signal(SIGINT, [](int) { mine = mine + 1; });
-  SpawnLauncher(StartMethod::forkserver, 1, quiet()).run([](World&) { ::kill(::getppid(), SIGINT); });
+  SpawnLauncher(StartMethod::forkserver, 1, quiet()).run([](World&) {
+    ::kill(::getppid(), SIGINT);
+  });
   std::signal(SIGINT, before);
   CHECK(mine == 1);
 }

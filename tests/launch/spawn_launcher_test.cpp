@@ -30,8 +30,13 @@ struct Order {
 
 std::string deliver(World& world, const Order& order, double price) {
   const int total = std::accumulate(order.counts.begin(), order.counts.end(), 0);
-  return fmt::format("{} {}/{}: {} x {} = {}", world.source, world.rank, world.size, total,
-                     order.what, price * total);
+  return fmt::format("{} {}/{}: {} x {} = {}",
+                     world.source,
+                     world.rank,
+                     world.size,
+                     total,
+                     order.what,
+                     price * total);
 }
 
 std::vector<unsigned char> pattern(std::size_t size, int rank) {
@@ -47,8 +52,13 @@ std::vector<unsigned char> produce(World& world, std::size_t size) {
 
 std::map<std::string, std::string> state(World&) {
   std::map<std::string, std::string> all;
-  for (const char* name : {"MUSTER_TEST_VALUE", "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR",
-                           "OMP_NUM_THREADS", "MUSTER_CHANNEL"})
+  for (const char* name : {"MUSTER_TEST_VALUE",
+                           "RANK",
+                           "LOCAL_RANK",
+                           "WORLD_SIZE",
+                           "MASTER_ADDR",
+                           "OMP_NUM_THREADS",
+                           "MUSTER_CHANNEL"})
     all[name] = std::getenv(name) ? std::getenv(name) : "(unset)";
   char folder[4096] = {};
   all["cwd"] = ::getcwd(folder, sizeof folder) ? folder : "";

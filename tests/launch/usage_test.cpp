@@ -90,7 +90,9 @@ TEST_CASE("a world of others takes part inline, if nprocs agrees", "[usage]") {
                                                            {"MASTER_PORT", "29500"}};
   for (const auto& [name, value] : variables)
     ::setenv(name, value, 1);
-  const auto where = [](World& world) { return std::pair(world.rank, static_cast<int>(::getpid())); };
+  const auto where = [](World& world) {
+    return std::pair(world.rank, static_cast<int>(::getpid()));
+  };
   SpawnLauncher launcher(StartMethod::spawn, 2, quiet());
   CHECK(launcher.run(where) == std::vector{std::pair(1, static_cast<int>(::getpid()))});
   CHECK(SpawnLauncher().run(where).size() == 1);
@@ -106,7 +108,8 @@ TEST_CASE("what a task asks for is checked before anything starts", "[usage]") {
   for (const StartMethod method : test::every_method) {
     check_refused(method, "without ranks", [](auto& task) { task.ranks.clear(); });
     check_refused(method, "without work", [](auto& task) { task.work = {}; });
-    check_refused(method, "stands where rank 1 belongs", [](auto& task) { task.ranks[1].rank = 0; });
+    check_refused(
+        method, "stands where rank 1 belongs", [](auto& task) { task.ranks[1].rank = 0; });
     check_refused(method, "'A=B'", [](auto& task) { task.ranks[1].env["A=B"] = "x"; });
     check_refused(method, "rank 1: CPU 4000", [](auto& task) { task.ranks[1].cpus = {4000}; });
     check_refused(method, "'/nowhere'", [](auto& task) { task.ranks[0].cwd = "/nowhere"; });
@@ -118,7 +121,8 @@ TEST_CASE("variables read at load are refused where ranks are forked", "[usage]"
   for (const char* name : {"OMP_NUM_THREADS", "LD_PRELOAD", "MKL_NUM_THREADS", "GLIBC_TUNABLES"})
     for (const StartMethod method : {StartMethod::fork, StartMethod::forkserver})
       check_refused(method, name, [&](auto& task) { task.ranks[0].env[name] = "1"; });
-  Changed spawned(StartMethod::spawn, [](auto& task) { task.ranks[0].env["OMP_SCHEDULE"] = "static"; });
+  Changed spawned(StartMethod::spawn,
+                  [](auto& task) { task.ranks[0].env["OMP_SCHEDULE"] = "static"; });
   spawned.run(nothing);
 }
 
@@ -143,8 +147,9 @@ TEST_CASE("fork is refused while there are threads, and says their names", "[usa
   SpawnLauncher(StartMethod::spawn, 2, quiet()).run(nothing);
   stop = true;
   other.join();
-  CHECK_THAT(said, Catch::Contains("2 threads") && Catch::Contains("omp-like") &&
-                       Catch::Contains("forkserver"));
+  CHECK_THAT(said,
+             Catch::Contains("2 threads") && Catch::Contains("omp-like") &&
+                 Catch::Contains("forkserver"));
   SpawnLauncher(StartMethod::fork, 2, quiet()).run(nothing);
 }
 

@@ -1,4 +1,5 @@
-// Whatever the system refuses, and whenever: no rank is left, no descriptor, and the error says what.
+// Whatever the system refuses, and whenever: no rank is left, no descriptor, and the error says
+// what.
 #include <muster/launch/spawn_launcher.hpp>
 
 #include <cerrno>

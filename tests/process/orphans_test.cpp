@@ -37,8 +37,9 @@ public:
     for (std::string& variable : environment)
       envp.push_back(variable.data());
     envp.push_back(nullptr);
-    REQUIRE(::posix_spawn(&pid_, MUSTER_WORKER, &actions, nullptr,
-                          const_cast<char**>(argv), envp.data()) == 0);
+    REQUIRE(::posix_spawn(
+                &pid_, MUSTER_WORKER, &actions, nullptr, const_cast<char**>(argv), envp.data()) ==
+            0);
     ::posix_spawn_file_actions_destroy(&actions);
     ::close(out[1]);
     output_ = out[0];
@@ -151,15 +152,17 @@ TEST_CASE("a failure ends everything, grandchildren that ignore TERM too", "[orp
     Worker worker(method, 3, "fail");
     CHECK(worker.wait() == 3);
     CHECK(worker.nothing_left());
-    CHECK_THAT(worker.output(), Catch::Contains("exit code 3; stopping the others") &&
-                                    Catch::Contains("* rank 2 (local rank 2"));
+    CHECK_THAT(worker.output(),
+               Catch::Contains("exit code 3; stopping the others") &&
+                   Catch::Contains("* rank 2 (local rank 2"));
   }
 }
 
 TEST_CASE("a launch without init says which line is missing", "[orphans]") {
   Worker worker(muster::StartMethod::spawn, 1, "no-init");
   CHECK(worker.wait() == 2);
-  CHECK_THAT(worker.output(), Catch::Contains("`muster::init(argc, argv);` the first line of main"));
+  CHECK_THAT(worker.output(),
+             Catch::Contains("`muster::init(argc, argv);` the first line of main"));
 }
 
 TEST_CASE("a job that ends well leaves nothing and an ended output", "[orphans]") {

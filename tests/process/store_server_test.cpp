@@ -1,6 +1,5 @@
-#include "process/store_server.hpp"
-
 #include "catch.hpp"
+#include "process/store_server.hpp"
 
 using namespace muster::process;
 using std::chrono::milliseconds;
@@ -9,9 +8,8 @@ namespace {
 
 struct Fixture {
   std::vector<std::pair<std::size_t, StoreReply>> replies;
-  StoreServer server{[this](std::size_t rank, StoreReply reply) {
-    replies.emplace_back(rank, std::move(reply));
-  }};
+  StoreServer server{
+      [this](std::size_t rank, StoreReply reply) { replies.emplace_back(rank, std::move(reply)); }};
   StoreServer::Clock::time_point now = {};
   std::uint64_t id = 0;
 
@@ -98,7 +96,9 @@ TEST_CASE_METHOD(Fixture, "a queue gives each value to one taker", "[store]") {
   CHECK(ask(2, {.op = StoreOp::check, .keys = {"q"}})->number == 0); // a queue is no key
 }
 
-TEST_CASE_METHOD(Fixture, "a rank that has gone waits no more and a closed store answers all", "[store]") {
+TEST_CASE_METHOD(Fixture,
+                 "a rank that has gone waits no more and a closed store answers all",
+                 "[store]") {
   ask(0, {.op = StoreOp::get, .keys = {"k"}, .number = 1000});
   ask(1, {.op = StoreOp::get, .keys = {"k"}, .number = 1000});
   server.forget(0);

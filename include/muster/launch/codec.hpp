@@ -83,16 +83,12 @@ private:
 };
 
 template <class T>
-  requires std::is_arithmetic_v<T>
-void save(Writer& to, const T& value) {
-  to.write(&value, sizeof value);
-}
+requires std::is_arithmetic_v<T>
+void save(Writer& to, const T& value) { to.write(&value, sizeof value); }
 
 template <class T>
-  requires std::is_arithmetic_v<T>
-void load(Reader& from, T& value) {
-  from.read(&value, sizeof value);
-}
+requires std::is_arithmetic_v<T>
+void load(Reader& from, T& value) { from.read(&value, sizeof value); }
 
 template <class T>
 void save(Writer& to, const cereal::BinaryData<T>& data) {
@@ -105,16 +101,12 @@ void load(Reader& from, cereal::BinaryData<T>& data) {
 }
 
 template <class Archive, class T>
-  requires std::is_same_v<Archive, Writer> || std::is_same_v<Archive, Reader>
-void serialize(Archive& archive, cereal::NameValuePair<T>& pair) {
-  archive(pair.value);
-}
+requires std::is_same_v<Archive, Writer> || std::is_same_v<Archive, Reader>
+void serialize(Archive& archive, cereal::NameValuePair<T>& pair) { archive(pair.value); }
 
 template <class Archive, class T>
-  requires std::is_same_v<Archive, Writer> || std::is_same_v<Archive, Reader>
-void serialize(Archive& archive, cereal::SizeTag<T>& tag) {
-  archive(tag.size);
-}
+requires std::is_same_v<Archive, Writer> || std::is_same_v<Archive, Reader>
+void serialize(Archive& archive, cereal::SizeTag<T>& tag) { archive(tag.size); }
 
 namespace detail {
 
@@ -124,8 +116,7 @@ template <class T, std::size_t N>
 inline constexpr bool is_std_array<std::array<T, N>> = true;
 
 template <class T, class Archive>
-concept HasMemberSerialize =
-    cereal::traits::has_member_serialize<T, Archive>::value ||
+concept HasMemberSerialize = cereal::traits::has_member_serialize<T, Archive>::value ||
     cereal::traits::has_member_save<T, Archive>::value ||
     cereal::traits::has_member_load<T, Archive>::value;
 
@@ -134,9 +125,9 @@ concept HasMemberSerialize =
 /// Plain structs travel member by member, without a line from their author. A serialize()
 /// function of theirs, member or free, is preferred.
 template <class Archive, detail::PlainAggregate T>
-  requires((std::is_same_v<Archive, Writer> || std::is_same_v<Archive, Reader>) &&
-           !detail::is_std_array<T> && !detail::HasMemberSerialize<T, Archive>)
-void serialize(Archive& archive, T& value) {
+requires((std::is_same_v<Archive, Writer> ||
+          std::is_same_v<Archive, Reader>)&&!detail::is_std_array<T> &&
+         !detail::HasMemberSerialize<T, Archive>) void serialize(Archive& archive, T& value) {
   detail::visit_members(value, [&](auto&... members) { archive(members...); });
 }
 

@@ -5,6 +5,9 @@
 #include <muster/launch/task.hpp>
 
 #include <concepts>
+#include <exception>
+#include <functional>
+#include <string>
 #include <tuple>
 #include <type_traits>
 
@@ -25,14 +28,15 @@ struct Call {
   World& world;
   Reader& arguments;
   Writer& result;
+  /// What to add to the report of an exception that leaves the function.
+  std::function<std::string(const std::exception&)> explain = {};
 };
 
 /// Decodes the arguments, calls the function, encodes the result.
 using Thunk = void (*)(Call&);
 
 template <class F>
-concept FunctionPointer =
-    std::is_pointer_v<F> && std::is_function_v<std::remove_pointer_t<F>>;
+concept FunctionPointer = std::is_pointer_v<F> && std::is_function_v<std::remove_pointer_t<F>>;
 
 /// A function pointer, made from a function or from a lambda without captures.
 template <class F>

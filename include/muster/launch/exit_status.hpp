@@ -39,9 +39,7 @@ public:
 
 private:
   constexpr ExitStatus(int code, int signal, bool core) noexcept
-      : code_(code),
-        signal_(signal),
-        core_(core) {}
+      : code_(code), signal_(signal), core_(core) {}
 
   int code_ = 0;
   int signal_ = 0;

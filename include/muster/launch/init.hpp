@@ -19,8 +19,8 @@ void init(int argc, char** argv);
 /// True in a process that muster started as a rank.
 bool in_rank() noexcept;
 
-/// `callback` runs when this rank's function has ended, before the process leaves by `_exit` (static
-/// destructors do not run). Latest first. Throws UsageError outside of a rank.
+/// `callback` runs when this rank's function has ended, before the process leaves by `_exit`
+/// (static destructors do not run). Latest first. Throws UsageError outside of a rank.
 void at_rank_exit(std::function<void()> callback);
 
 /// Says what this rank is doing, for reports: at most 31 bytes are kept. Does nothing outside of a
@@ -34,8 +34,8 @@ int report_error(const std::exception& error) noexcept;
 
 } // namespace detail
 
-/// Runs `function` and returns 0, or what it returns if that is an int. A muster error, or any other
-/// std::exception, becomes its report on stderr and its exit code.
+/// Runs `function` and returns 0, or what it returns if that is an int. A muster error, or any
+/// other std::exception, becomes its report on stderr and its exit code.
 template <class F>
 int guard(F&& function) {
   try {

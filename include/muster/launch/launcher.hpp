@@ -19,8 +19,8 @@ namespace muster {
 /// object; several launchers may run at once.
 class Launcher {
 public:
-  /// `nprocs`: the ranks this launcher makes on this host; unset: what the environment says, else 1.
-  /// Throws UsageError for numbers below 1 or above 4096.
+  /// `nprocs`: the ranks this launcher makes on this host; unset: what the environment says,
+  /// else 1. Throws UsageError for numbers below 1 or above 4096.
   Launcher(StartMethod start_method, std::optional<int> nprocs, LaunchOptions options = {});
   virtual ~Launcher() = default;
 
