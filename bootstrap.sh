@@ -8,7 +8,7 @@ root=$PWD
 
 packages=(
   g++ cmake ninja-build pkg-config ccache python3 python3-pip ca-certificates
-  libfmt-dev libcli11-dev catch2 libcereal-dev nlohmann-json3-dev libxxhash-dev
+  libfmt-dev libcli11-dev catch2 libcereal-dev nlohmann-json3-dev libxxhash-dev zlib1g-dev
   dataset-fashion-mnist
 )
 peer_packages=(openmpi-bin slurm-wlm python3-venv)
@@ -29,7 +29,7 @@ usage: ./bootstrap.sh COMMAND [OPTION]... [-- ARGUMENT...]
 
   demo     trains Fashion-MNIST on two ranks; ARGUMENTs replace its own (--nprocs 2 --epochs 3)
   test     builds and runs the tests; ARGUMENTs go to ctest
-  bench    builds and runs the benchmarks
+  bench    builds and runs the benchmarks; ARGUMENTs choose rows (P1 P3 --runs 11)
 
   --full             test: then also the sanitizers and the short stress tests. Tests that passed on
                      these very sources before are not run again
@@ -431,8 +431,9 @@ run_demo() {
 
 run_bench() {
   configure "$preset"
+  build "$preset" --target bench_programs
   begin "running the benchmarks"
-  build "$preset" --target bench
+  python3 bench/run.py "build/$preset/bench" "${arguments[@]}" </dev/null
 }
 
 # --- command line ---------------------------------------------------------------------------------
