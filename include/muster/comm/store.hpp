@@ -29,9 +29,8 @@ public:
   virtual std::int64_t add(const std::string& key, std::int64_t amount) = 0;
   /// Sets `desired` if the key holds `expected`, or is missing and `expected` is empty. Returns the
   /// value afterwards; for a missing key that was not set, `expected`.
-  virtual std::string compare_set(const std::string& key,
-                                  const std::string& expected,
-                                  const std::string& desired) = 0;
+  virtual std::string
+  compare_set(const std::string& key, const std::string& expected, const std::string& desired) = 0;
   virtual void append(const std::string& key, const std::string& value) = 0;
   /// Waits until all keys exist.
   virtual void wait(const std::vector<std::string>& keys, Millis timeout) = 0;
