@@ -27,7 +27,8 @@ Backends default_backends() {
   return backends;
 }
 
-std::string choose_backend(const std::string& wanted, at::Device device, const Backends& available) {
+std::string
+choose_backend(const std::string& wanted, at::Device device, const Backends& available) {
   const char* variable = std::getenv("MUSTER_BACKEND");
   const bool from_variable = wanted.empty() && variable && *variable;
   const std::string chosen =
@@ -35,11 +36,12 @@ std::string choose_backend(const std::string& wanted, at::Device device, const B
   if (available.contains(chosen))
     return chosen;
   if (wanted.empty() && !from_variable)
-    throw UsageError(fmt::format("device {} needs the backend {}, which this build of muster lacks; "
-                                 "available: {}. Name one to use it all the same",
-                                 device.str(),
-                                 chosen,
-                                 list_of(available)));
+    throw UsageError(
+        fmt::format("device {} needs the backend {}, which this build of muster lacks; "
+                    "available: {}. Name one to use it all the same",
+                    device.str(),
+                    chosen,
+                    list_of(available)));
   throw UsageError(fmt::format("there is no backend '{}'{}; available: {}",
                                chosen,
                                from_variable ? " (MUSTER_BACKEND)" : "",

@@ -73,10 +73,11 @@ c10::intrusive_ptr<c10d::Store> tcp_store(const World& world) {
 } // namespace
 
 C10dStore::C10dStore(std::shared_ptr<muster::Store> store, Millis timeout)
-    : c10d::Store(timeout),
-      store_(std::move(store)) {}
+    : c10d::Store(timeout), store_(std::move(store)) {}
 
-void C10dStore::set(const std::string& key, const Bytes& value) { store_->set(key, to_text(value)); }
+void C10dStore::set(const std::string& key, const Bytes& value) {
+  store_->set(key, to_text(value));
+}
 
 C10dStore::Bytes
 C10dStore::compareSet(const std::string& key, const Bytes& expected, const Bytes& desired) {
@@ -146,10 +147,11 @@ c10::intrusive_ptr<c10d::Store> open_store(const World& world) {
   if (world.size == 1)
     return c10::make_intrusive<c10d::HashStore>();
   if (world.master_addr.empty() || world.master_port == 0)
-    throw UsageError(fmt::format("the {} ranks of this world ({}) have nowhere to meet: no launcher "
-                                 "serves a store, and MASTER_ADDR and MASTER_PORT are not set",
-                                 world.size,
-                                 world.source));
+    throw UsageError(
+        fmt::format("the {} ranks of this world ({}) have nowhere to meet: no launcher "
+                    "serves a store, and MASTER_ADDR and MASTER_PORT are not set",
+                    world.size,
+                    world.source));
   return tcp_store(world);
 }
 

@@ -32,7 +32,7 @@ public:
   void multiSet(const std::vector<std::string>& keys, const std::vector<Bytes>& values) override;
   bool hasExtendedApi() const override { return true; }
 
-  virtual c10::intrusive_ptr<c10d::Store> clone();                     // NOLINT: see above
+  virtual c10::intrusive_ptr<c10d::Store> clone();                      // NOLINT: see above
   virtual void queuePush(const std::string& queue, const Bytes& value); // NOLINT
   virtual Bytes queuePop(const std::string& queue, bool block);         // NOLINT
   virtual std::int64_t queueLen(const std::string& queue);              // NOLINT

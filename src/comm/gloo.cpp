@@ -1,5 +1,3 @@
-#include "comm/backends.hpp"
-
 #include <muster/launch/error.hpp>
 
 #include <cstdlib>
@@ -12,6 +10,8 @@
 
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include "comm/backends.hpp"
 
 namespace muster::comm {
 
@@ -70,9 +70,10 @@ GlooPlace gloo_place(const World& world, const char* interfaces) {
   GlooPlace place;
   if (interfaces && *interfaces) {
     if (*interfaces == '^' || *interfaces == '=')
-      throw UsageError(fmt::format("MUSTER_INTERFACE or GLOO_SOCKET_IFNAME is '{}', which only NCCL "
-                                   "understands; Gloo takes names, separated by commas",
-                                   interfaces));
+      throw UsageError(
+          fmt::format("MUSTER_INTERFACE or GLOO_SOCKET_IFNAME is '{}', which only NCCL "
+                      "understands; Gloo takes names, separated by commas",
+                      interfaces));
     place.interfaces = split(interfaces);
   } else if (world.node_count == 1) {
     place.address = "127.0.0.1";
@@ -89,8 +90,9 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendRequest& request) {
   for (const std::string& interface : place.interfaces)
     options->devices.push_back(Gloo::createDeviceForInterface(interface));
   if (place.interfaces.empty())
-    options->devices.push_back(place.address.empty() ? Gloo::createDefaultDevice()
-                                                     : Gloo::createDeviceForHostname(place.address));
+    options->devices.push_back(place.address.empty()
+                                   ? Gloo::createDefaultDevice()
+                                   : Gloo::createDeviceForHostname(place.address));
   return c10::make_intrusive<Gloo>(
       request.store, request.world.rank, request.world.size, std::move(options));
 }

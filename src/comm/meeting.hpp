@@ -15,8 +15,8 @@ c10::intrusive_ptr<c10d::Store> group_store(const c10::intrusive_ptr<c10d::Store
                                             const World& world,
                                             const std::string& name);
 
-/// Waits until all ranks are there and compares the versions they run. Throws Timeout that names the
-/// missing ranks, or RendezvousError, the same on all ranks, that names those that differ.
+/// Waits until all ranks are there and compares the versions they run. Throws Timeout that names
+/// the missing ranks, or RendezvousError, the same on all ranks, that names those that differ.
 void call_the_roll(c10d::Store& store, const World& world, const std::string& name);
 
 /// Waits until all ranks have come here, or the world's timeout is over. Rank 0 is the last to

@@ -2,7 +2,8 @@
 
 #include <cstdint>
 
-// What the torch side tells the job's status page. Costs nanoseconds; does nothing outside of a rank.
+// What the torch side tells the job's status page. Costs nanoseconds; does nothing outside of a
+// rank.
 namespace muster::comm {
 
 /// A collective that is in flight while this object lives.

@@ -36,7 +36,8 @@ std::string who_said_what(const std::vector<std::string>& by_rank) {
   }
   std::string text;
   for (std::size_t i = 0; i < std::min(groups.size(), shown); ++i)
-    text += fmt::format("{}{}: {}", i == 0 ? "" : "; ", rank_list(groups[i].second), groups[i].first);
+    text +=
+        fmt::format("{}{}: {}", i == 0 ? "" : "; ", rank_list(groups[i].second), groups[i].first);
   if (groups.size() > shown)
     text += fmt::format("; and {} other answers", groups.size() - shown);
   return text;

@@ -9,7 +9,7 @@ namespace muster {
 
 namespace {
 
-constexpr std::size_t alignment = 64;        // what ATen's own allocator gives
+constexpr std::size_t alignment = 64;         // what ATen's own allocator gives
 constexpr std::size_t mapped_bytes = 1 << 18; // smaller tensors are cheaper to copy than to map
 
 /// Stands in front of a tensor's sizes and bytes.
@@ -22,10 +22,11 @@ struct Head {
 
 void check_travels(const at::Tensor& tensor) {
   if (tensor.layout() != at::kStrided || tensor.is_quantized() || tensor.is_nested())
-    throw UsageError(fmt::format("a tensor of layout {} and dtype {} cannot travel to another process; "
-                                 "convert it to a dense one",
-                                 c10::str(tensor.layout()),
-                                 c10::toString(tensor.scalar_type())));
+    throw UsageError(
+        fmt::format("a tensor of layout {} and dtype {} cannot travel to another process; "
+                    "convert it to a dense one",
+                    c10::str(tensor.layout()),
+                    c10::toString(tensor.scalar_type())));
 }
 
 at::Tensor take_bytes(Reader& from, const std::vector<std::int64_t>& sizes, at::ScalarType dtype) {
@@ -34,7 +35,8 @@ at::Tensor take_bytes(Reader& from, const std::vector<std::int64_t>& sizes, at::
     size *= static_cast<std::size_t>(length);
   if (size >= mapped_bytes && from.can_map()) {
     std::shared_ptr<void> bytes = from.map(size);
-    return at::from_blob(bytes.get(), sizes, [bytes](void*) {}, at::TensorOptions(dtype));
+    return at::from_blob(
+        bytes.get(), sizes, [bytes](void*) {}, at::TensorOptions(dtype));
   }
   at::Tensor tensor = at::empty(sizes, at::TensorOptions(dtype));
   from.read(tensor.mutable_data_ptr(), size);
@@ -56,8 +58,7 @@ void save(Writer& to, const at::Tensor& tensor) {
   head.dimensions = static_cast<std::uint32_t>(tensor.dim());
   to(head);
   to.write(tensor.sizes().data(), sizeof(std::int64_t) * head.dimensions);
-  const at::Tensor plain =
-      tensor.detach().resolve_conj().resolve_neg().to(at::kCPU).contiguous();
+  const at::Tensor plain = tensor.detach().resolve_conj().resolve_neg().to(at::kCPU).contiguous();
   to.align(alignment);
   to.write(plain.const_data_ptr(), plain.nbytes());
 }

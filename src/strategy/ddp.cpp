@@ -1,6 +1,7 @@
 #include <muster/launch/error.hpp>
 #include <muster/strategy/ddp.hpp>
 
+#include <string>
 #include <unordered_set>
 
 #include <fmt/format.h>
@@ -53,6 +54,18 @@ bool has_sparse_gradient(const torch::nn::Module& module) {
   return false;
 }
 
+/// The names of the parameters whose gradients are sparse. A module on the stack cannot list
+/// itself.
+std::unordered_set<std::string> sparse_weights(const torch::nn::Module& module) {
+  std::unordered_set<std::string> names;
+  if (has_sparse_gradient(module))
+    names.insert("weight");
+  for (const auto& part : module.named_modules("", false))
+    if (has_sparse_gradient(*part.value()))
+      names.insert(part.key() + ".weight");
+  return names;
+}
+
 } // namespace
 
 DDPStrategy::~DDPStrategy() = default;
@@ -67,13 +80,10 @@ void DDPStrategy::check_options() const {
 
 void DDPStrategy::setup(torch::nn::Module& module) {
   module.to(device());
+  const std::unordered_set<std::string> sparse = sparse_weights(module);
   Model model;
-  for (const auto& part : module.named_modules()) {
-    const std::string prefix = part.key().empty() ? "" : part.key() + ".";
-    const bool sparse = has_sparse_gradient(*part.value());
-    for (const auto& parameter : part.value()->named_parameters(false))
-      model.add_parameter(prefix + parameter.key(), parameter.value(), sparse);
-  }
+  for (const auto& parameter : module.named_parameters())
+    model.add_parameter(parameter.key(), parameter.value(), sparse.contains(parameter.key()));
   for (const auto& buffer : module.named_buffers())
     model.add_buffer(buffer.key(), buffer.value());
   setup_model(std::move(model));
@@ -108,7 +118,7 @@ void DDPStrategy::setup_model(Model model) {
       .find_unused_parameters = options_.find_unused_parameters,
       .gradient_as_bucket_view = options_.gradient_as_bucket_view,
   };
-  reducer_ = std::make_unique<GradientReducer>(group(), std::move(model.parameters), options);
+  reducer_ = std::make_shared<GradientReducer>(group(), std::move(model.parameters), options);
 }
 
 void DDPStrategy::backward(const at::Tensor& loss) {

@@ -113,13 +113,14 @@ void write_recipe(Writer& to, const Recipe& recipe) {
   to(recipe.make.build_id, recipe.make.offset, recipe.make.module, recipe.options);
 }
 
-StrategyInRank::StrategyInRank(Call& call) {
+StrategyInRank::StrategyInRank(Call& call) : call_(&call) {
   Recipe recipe;
   call.arguments(recipe.make.build_id, recipe.make.offset, recipe.make.module, recipe.options);
   const auto make = reinterpret_cast<MakeStrategy>(address_of(recipe.make));
   Reader options{std::string_view(recipe.options)};
   owned_ = make(options);
   strategy_ = owned_.get();
+  call.explain = [this](const std::exception& error) { return strategy_->decorate(error); };
   enter(call.world);
 }
 
@@ -150,6 +151,8 @@ void StrategyInRank::leave() {
 }
 
 void StrategyInRank::let_go() noexcept {
+  if (call_)
+    call_->explain = nullptr;
   strategy_->release();
   strategy_->group_.reset();
   strategy_->world_ = nullptr;

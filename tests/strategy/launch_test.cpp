@@ -19,7 +19,7 @@ struct Scores {
 };
 
 Scores train(DDPStrategy& ddp, int steps, const at::Tensor& start) {
-  torch::manual_seed(ddp.rank());
+  torch::manual_seed(static_cast<std::uint64_t>(ddp.rank()));
   torch::nn::Linear model(4, 1);
   {
     const torch::NoGradGuard no_grad;
@@ -52,6 +52,9 @@ public:
 
 protected:
   void setup_environment() override { ++start_; }
+  std::string decorate(const std::exception& /*error*/) override {
+    return "the count was " + std::to_string(start_);
+  }
 
 private:
   int start_;
@@ -63,6 +66,8 @@ public:
 };
 
 int count_of(Counting& strategy, int more) { return strategy.count() + more; }
+
+void fails(Counting& /*strategy*/) { throw std::runtime_error("out of luck"); }
 
 void nested(Strategy& strategy) { strategy.launch(hook_order); }
 
@@ -120,6 +125,16 @@ TEST_CASE("one strategy launches again and again, and a function of Strategy& ta
 TEST_CASE("a strategy of the user's own is made again in the rank", "[launch]") {
   Counting counting{launcher(StartMethod::forkserver, 2), {.device = "cpu"}, 41};
   CHECK(counting.launch(count_of, 100) == std::vector{142, 142});
+}
+
+TEST_CASE("a strategy decorates the report of a failure", "[launch]") {
+  Counting counting{launcher(StartMethod::forkserver, 2), {.device = "cpu"}, 41};
+  try {
+    counting.launch(fails);
+    FAIL("it was not told");
+  } catch (const muster::RankFailure& failure) {
+    CHECK(failure.first().message == "out of luck\nthe count was 42");
+  }
 }
 
 TEST_CASE("a strategy without a recipe of its own, or a function for another one, is refused",
