@@ -19,8 +19,16 @@ namespace test {
 
 using namespace std::chrono_literals;
 
+// A thread sanitizer does not follow into forked processes.
+#ifdef __SANITIZE_THREAD__
+inline constexpr muster::StartMethod every_method[] = {muster::StartMethod::spawn};
+#else
 inline constexpr muster::StartMethod every_method[] = {
     muster::StartMethod::spawn, muster::StartMethod::fork, muster::StartMethod::forkserver};
+#endif
+
+/// The last of them, for tests to which it makes no difference.
+inline constexpr muster::StartMethod any_method = *std::rbegin(every_method);
 
 /// Options that say nothing on stderr and do not wait long.
 inline muster::LaunchOptions quiet() {

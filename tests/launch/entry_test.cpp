@@ -20,7 +20,7 @@ TEST_CASE("a function is found again by build id and offset", "[entry]") {
 
 TEST_CASE("a function of a shared library is named by that library", "[entry]") {
   const muster::Symbol symbol = muster::symbol_of(reinterpret_cast<const void*>(&std::abort));
-  CHECK_THAT(symbol.module, Catch::Contains("libc"));
+  CHECK_THAT(symbol.module, Catch::Contains(".so."));
   CHECK(muster::address_of(symbol) == reinterpret_cast<const void*>(&std::abort));
 }
 

@@ -411,6 +411,20 @@ TEST_CASE("a parameter that the loss does not use is named", "[ddp]") {
   }
 }
 
+TEST_CASE("a loss that uses none of the parameters is an error", "[ddp]") {
+  for (const auto& each : try_ranks(2, [](World& world) {
+         DDPStrategy ddp(RankLauncher(), {.device = "cpu"});
+         StrategyInRank in_rank(ddp, world);
+         Mlp model;
+         Mlp other;
+         ddp.setup(model);
+         ddp.backward(model.forward(batch_of(0)).sum());
+         ddp.backward(other.forward(batch_of(0)).sum());
+         return 0;
+       }))
+    CHECK_THAT(each.error, Contains("none of the parameters"));
+}
+
 TEST_CASE("freezing after setup is an error that names the parameter", "[ddp]") {
   for (const auto& each : try_ranks(2, [](World& world) {
          DDPStrategy ddp(RankLauncher(), {.device = "cpu"});
