@@ -286,7 +286,7 @@ class Table:
                     try:
                         value = each.measure()
                         samples[name].append(value if isinstance(value, tuple) else (value,))
-                    except Failed as error:
+                    except (Failed, ValueError) as error:
                         notes[name] = f"FAILED ({error})"
                         active.pop(name).close()
                     clean_up([pid for other in active.values() for pid in other.pids()])
