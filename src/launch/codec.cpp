@@ -145,6 +145,7 @@ struct Reader::State {
   std::string_view memory;
   std::string buffer;             // read ahead from the file ...
   std::size_t taken = 0;          // ... of which this much was taken
+  std::string piece;              // what view() shows
   std::uint64_t position = 0;     // of the next byte to take
   std::uint64_t length = 0;       // of all bytes
   std::uint64_t expected_sum = 0; // of a file
@@ -194,10 +195,21 @@ Reader::~Reader() = default;
 
 bool Reader::complete(const Blob& blob) { return trailer_of(blob).has_value(); }
 
+void Reader::require(std::uint64_t count, std::size_t size) const {
+  if (size > 0 && count > (state_->length - state_->position) / size)
+    throw Error("encoded bytes end early: the reader's type is not the writer's");
+}
+
+const void* Reader::view(std::size_t size) {
+  std::string& piece = state_->piece;
+  piece.resize(size);
+  read(piece.data(), size);
+  return piece.data();
+}
+
 void Reader::read(void* data, std::size_t size) {
   State& state = *state_;
-  if (size > state.length - state.position)
-    throw Error("encoded bytes end early: the reader's type is not the writer's");
+  require(1, size);
   if (size == 0)
     return; // there may be no buffer to put nothing in
   char* to = static_cast<char*>(data);

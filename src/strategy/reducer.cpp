@@ -267,7 +267,11 @@ void GradientReducer::backward(const at::Tensor& loss) {
   if (state.find_unused)
     outputs.push_back(loss);
   state.reducer->prepare_for_backward(outputs);
+  const std::vector<std::int64_t> ready_before = state.reducer->get_backward_stats();
   loss.backward();
+  // Reducer itself does not notice when no gradient came at all.
+  if (state.reducer->get_backward_stats() == ready_before)
+    throw Error("the loss depends on none of the parameters that setup() was given");
   try {
     state.reducer->check_finalized();
   } catch (const c10::Error& error) {

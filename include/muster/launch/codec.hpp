@@ -3,6 +3,7 @@
 #include <muster/launch/aggregate.hpp>
 #include <muster/launch/blob.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -68,6 +69,12 @@ public:
 
   /// Takes the next bytes. Throws Error when there are fewer.
   void read(void* data, std::size_t size_bytes);
+  /// Takes the next bytes, at most most_viewed_bytes, as they lie in this object until the next
+  /// call.
+  const void* view(std::size_t size_bytes);
+  static constexpr std::size_t most_viewed_bytes = 256 * 1024;
+  /// Throws Error unless `count` items of `size_bytes` are left.
+  void require(std::uint64_t count, std::size_t size_bytes) const;
   /// Takes the next bytes without a copy: they stay mapped, writable and private to this process,
   /// while the pointer lives. Only where can_map().
   std::shared_ptr<void> map(std::size_t size_bytes);
@@ -121,6 +128,28 @@ concept HasMemberSerialize = cereal::traits::has_member_serialize<T, Archive>::v
     cereal::traits::has_member_load<T, Archive>::value;
 
 } // namespace detail
+
+/// Large vectors of numbers grow piece by piece, where a resize would first fill them with zeros.
+template <class T, class A>
+requires(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) void load(Reader& from,
+                                                                        std::vector<T, A>& values) {
+  cereal::size_type count = 0;
+  from(cereal::make_size_tag(count));
+  from.require(count, sizeof(T));
+  const auto size = static_cast<std::size_t>(count);
+  constexpr std::size_t piece = Reader::most_viewed_bytes / sizeof(T);
+  values.clear();
+  if (size < piece) {
+    values.resize(size);
+    return from.read(values.data(), size * sizeof(T));
+  }
+  values.reserve(size);
+  while (values.size() < size) {
+    const std::size_t next = std::min(piece, size - values.size());
+    const auto* first = static_cast<const T*>(from.view(next * sizeof(T)));
+    values.insert(values.end(), first, first + next);
+  }
+}
 
 /// Plain structs travel member by member, without a line from their author. A serialize()
 /// function of theirs, member or free, is preferred.
