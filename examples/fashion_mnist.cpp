@@ -144,6 +144,13 @@ double train_epoch(muster::Strategy& strategy,
                              muster::ReduceOp::mean);
 }
 
+/// Lowers the learning rate evenly, from the whole in the first epoch.
+void set_rate(torch::optim::SGD& sgd, const Settings& settings, int epoch) {
+  const double left = 1.0 - static_cast<double>(epoch) / settings.epochs;
+  for (auto& group : sgd.param_groups())
+    group.options().set_lr(settings.lr * left);
+}
+
 /// Runs in every rank.
 std::vector<Epoch> train(muster::Strategy& strategy, const Settings& settings, const Data& data) {
   torch::manual_seed(settings.seed);
@@ -159,6 +166,7 @@ std::vector<Epoch> train(muster::Strategy& strategy, const Settings& settings, c
   for (int number = 0; number < settings.epochs; ++number) {
     const auto start = std::chrono::steady_clock::now();
     sampler.set_epoch(static_cast<std::uint64_t>(number));
+    set_rate(sgd, settings, number);
     const ProgressBar bar(strategy.is_rank_zero() && terminal,
                           fmt::format("epoch {}/{}", number + 1, settings.epochs));
     Epoch epoch;
@@ -235,7 +243,8 @@ int main(int argc, char** argv) {
   app.add_option("--batch", settings.batch, "samples per step, over all ranks")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--lr", settings.lr, "learning rate")->capture_default_str();
+  app.add_option("--lr", settings.lr, "learning rate of the first epoch; falls from there")
+      ->capture_default_str();
   app.add_option("--seed", settings.seed, "of weights and order")->capture_default_str();
   app.add_option("--data", folder, "folder with the four files, gzipped or not")
       ->capture_default_str();
