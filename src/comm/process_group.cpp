@@ -239,6 +239,13 @@ void ProcessGroup::close() {
   state_->store.reset();
 }
 
+void ProcessGroup::leave() {
+  if (!state_->native || state_->backend != "gloo")
+    return close(); // NCCL has more to give back than threads
+  comm::part(*state_->store, state_->world);
+  [[maybe_unused]] const auto* left = state_->native.release();
+}
+
 std::vector<std::string> ProcessGroup::exchange(const Intent& intent, const std::string& bytes) {
   if (!state_->native)
     throw UsageError(fmt::format("{} after the process group was closed", intent.operation));

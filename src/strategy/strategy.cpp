@@ -146,7 +146,7 @@ void StrategyInRank::leave() {
   strategy_->teardown();
   strategy_->release();
   if (strategy_->group_)
-    strategy_->group_->close();
+    in_rank() ? strategy_->group_->leave() : strategy_->group_->close();
   let_go();
 }
 

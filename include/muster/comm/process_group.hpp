@@ -57,6 +57,9 @@ public:
   /// Ends the group when all ranks have come here, so that none sees another's connections break.
   /// Waits at most World::timeout, and does not throw when that runs out.
   void close();
+  /// The same in a process that ends right afterwards: Gloo's threads are left to that end, where
+  /// close() would wait for each of them.
+  void leave();
 
   /// The c10d object, for whatever is missing here. Valid until close().
   const c10::intrusive_ptr<c10d::ProcessGroup>& native() const noexcept;
