@@ -1,5 +1,7 @@
 #include <muster/muster.hpp>
 
+#include <thread>
+
 #include <torch/torch.h>
 
 #include "catch.hpp"
@@ -84,6 +86,27 @@ int evaluate(Strategy& strategy, int samples) {
                                            strategy.size(),
                                            {.remainder = muster::Remainder::keep});
   return strategy.all_reduce(static_cast<int>(sampler.size()));
+}
+
+/// A tag that only this job knows, summed over its ranks, many times.
+double sum_of_tags(Strategy& strategy, double tag) {
+  double sum = 0;
+  for (int round = 0; round < 20; ++round)
+    sum = strategy.all_reduce(tag);
+  return sum;
+}
+
+/// What uses the threads of an OpenMP pool, and those of autograd.
+double multiply(std::int64_t size) {
+  const auto a = torch::ones({size, size}, torch::requires_grad());
+  const auto product = torch::matmul(a, a).mean();
+  product.backward();
+  return product.item<double>() + a.grad()[0][0].item<double>() * static_cast<double>(size);
+}
+
+double multiply_in_rank(Strategy& strategy) {
+  torch::set_num_threads(2);
+  return strategy.all_reduce(multiply(500)) / strategy.size();
 }
 
 SpawnLauncher launcher(StartMethod method, int ranks) {
@@ -171,4 +194,34 @@ TEST_CASE("the rank that threw is the answer, not those that lost it", "[launch]
     CHECK(failure.first().rank == failing);
     CHECK(failure.first().message == "the loss is not finite");
   }
+}
+
+TEST_CASE("jobs that start at the same moment do not meet", "[launch]") {
+  for (int round = 0; round < 20; ++round) {
+    std::vector<std::thread> jobs;
+    std::vector<std::vector<double>> sums(2);
+    for (std::size_t job = 0; job < 2; ++job)
+      jobs.emplace_back([&sums, job] {
+        DDPStrategy ddp{launcher(StartMethod::forkserver, 2), {.device = "cpu"}};
+        sums[job] = ddp.launch(sum_of_tags, job == 0 ? 1.0 : 100.0);
+      });
+    for (std::thread& job : jobs)
+      job.join();
+    CHECK(sums[0] == std::vector<double>{2, 2});
+    CHECK(sums[1] == std::vector<double>{200, 200});
+  }
+}
+
+// Last, since this process has threads from here on.
+TEST_CASE("after compute threads were used, fork is refused and the others work", "[launch]") {
+  torch::set_num_threads(2);
+  const double expected = multiply(500);
+  for (const auto method : {StartMethod::spawn, StartMethod::forkserver}) {
+    DDPStrategy ddp{launcher(method, 2), {.device = "cpu"}};
+    CHECK(ddp.launch(multiply_in_rank) == std::vector<double>{expected, expected});
+  }
+  DDPStrategy forked{launcher(StartMethod::fork, 2), {.device = "cpu"}};
+  CHECK_THROWS_WITH(forked.launch(multiply_in_rank),
+                    Contains("threads") && Contains("OpenMP") &&
+                        Contains("StartMethod::forkserver"));
 }
