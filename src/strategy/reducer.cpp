@@ -2,6 +2,7 @@
 
 #include <muster/launch/error.hpp>
 
+#include <tuple>
 #include <type_traits>
 #include <unordered_map>
 #include <unordered_set>
@@ -38,99 +39,42 @@ struct Parts {
   std::int64_t first_cap = 0;
 };
 
-/// The constructor that this libtorch has. A template, so that only the chosen branch is compiled.
+/// Calls the constructor that takes `limits` after the buckets and `more` at the end; nullptr if
+/// this libtorch has no such one.
+template <class R, class... Limits, class... More>
+std::shared_ptr<R>
+construct(const Parts& p, const std::tuple<Limits...>& limits, const std::tuple<More...>& more) {
+  const auto make = [&](const auto&... all) -> std::shared_ptr<R> {
+    if constexpr (std::is_constructible_v<R, decltype(all)...>)
+      return std::make_shared<R>(all...);
+    else
+      return nullptr;
+  };
+  return std::apply(
+      make,
+      std::tuple_cat(
+          std::tie(p.parameters, p.buckets),
+          limits,
+          std::tie(p.group, p.sparse, p.cap, p.find_unused, p.as_view, p.names, p.first_cap),
+          more));
+}
+
+/// Tries the constructors of libtorch 2.6 and newer, the newest first.
 template <class R>
 std::shared_ptr<R> make_reducer(const Parts& p) {
-  using Tensors = std::vector<at::Tensor>;
-  using Limits = std::vector<std::size_t>;
-  using Sparse = std::vector<bool>;
-  using I = std::int64_t;
-  using Caps = std::vector<std::int64_t>;
-  const auto make = [](const auto&... arguments) { return std::make_shared<R>(arguments...); };
-  if constexpr (std::is_constructible_v<R,
-                                        Tensors,
-                                        Buckets,
-                                        Group,
-                                        Sparse,
-                                        I,
-                                        bool,
-                                        bool,
-                                        Names,
-                                        I,
-                                        bool,
-                                        bool,
-                                        Caps>)
-    return make(p.parameters,
-                p.buckets,
-                p.group,
-                p.sparse,
-                p.cap,
-                p.find_unused,
-                p.as_view,
-                p.names,
-                p.first_cap,
-                false,
-                false,
-                Caps());
-  else if constexpr (std::is_constructible_v<R,
-                                             Tensors,
-                                             Buckets,
-                                             Group,
-                                             Sparse,
-                                             I,
-                                             bool,
-                                             bool,
-                                             Names,
-                                             I,
-                                             bool,
-                                             bool>)
-    return make(p.parameters,
-                p.buckets,
-                p.group,
-                p.sparse,
-                p.cap,
-                p.find_unused,
-                p.as_view,
-                p.names,
-                p.first_cap,
-                false,
-                false);
-  else if constexpr (std::is_constructible_v<R,
-                                             Tensors,
-                                             Buckets,
-                                             Limits,
-                                             Group,
-                                             Sparse,
-                                             I,
-                                             bool,
-                                             bool,
-                                             Names,
-                                             I,
-                                             bool,
-                                             bool>)
-    return make(p.parameters,
-                p.buckets,
-                p.limits,
-                p.group,
-                p.sparse,
-                p.cap,
-                p.find_unused,
-                p.as_view,
-                p.names,
-                p.first_cap,
-                false,
-                false);
-  else
-    return make(p.parameters,
-                p.buckets,
-                p.limits,
-                p.group,
-                p.sparse,
-                p.cap,
-                p.find_unused,
-                p.as_view,
-                p.names,
-                p.first_cap);
+  const std::tuple<> none;
+  const auto limits = std::tie(p.limits);
+  const std::tuple flags(false, false); // skip unused all-reduces; a reducer in Python
+  const std::tuple with_caps(false, false, std::vector<std::int64_t>());
+  if (auto reducer = construct<R>(p, none, with_caps))
+    return reducer;
+  if (auto reducer = construct<R>(p, none, flags))
+    return reducer;
+  if (auto reducer = construct<R>(p, limits, flags))
+    return reducer;
+  if (auto reducer = construct<R>(p, limits, none))
+    return reducer;
+  throw Error("the Reducer of this libtorch has a constructor that muster does not know");
 }
 
 /// One bucket for each dtype and device in the first pass, or the final sizes where no second pass
