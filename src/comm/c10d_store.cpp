@@ -109,11 +109,12 @@ void C10dStore::append(const std::string& key, const Bytes& value) {
 }
 
 std::vector<C10dStore::Bytes> C10dStore::multiGet(const std::vector<std::string>& keys) {
-  std::vector<Bytes> values;
-  values.reserve(keys.size());
-  for (const std::string& key : keys)
-    values.push_back(get(key));
-  return values;
+  return with_c10d_errors([&] {
+    std::vector<Bytes> values;
+    for (const std::string& text : store_->get_all(keys, timeout_))
+      values.push_back(to_bytes(text));
+    return values;
+  });
 }
 
 void C10dStore::multiSet(const std::vector<std::string>& keys, const std::vector<Bytes>& values) {

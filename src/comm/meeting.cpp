@@ -59,10 +59,10 @@ void wait_for_ranks(c10d::Store& store,
 }
 
 /// Rank 0's verdict: empty if all ranks are alike.
-std::string compare_roll(c10d::Store& store, const World& world) {
+std::string compare_roll(c10d::Store& store, const std::vector<std::string>& keys) {
   std::vector<std::string> lines;
-  for (int rank = 0; rank < world.size; ++rank)
-    lines.push_back(take(store, roll_key(rank)));
+  for (const auto& bytes : store.multiGet(keys))
+    lines.emplace_back(bytes.begin(), bytes.end());
   if (std::all_of(lines.begin(), lines.end(), [&](auto& line) { return line == lines.front(); }))
     return {};
   return "the ranks of this job do not run the same: " + who_said_what(lines);
@@ -87,7 +87,7 @@ void call_the_roll(c10d::Store& store, const World& world, const std::string& na
     for (int rank = 0; rank < world.size; ++rank)
       keys.push_back(roll_key(rank));
     wait_for_ranks(store, keys, world, name);
-    put(store, "verdict", compare_roll(store, world));
+    put(store, "verdict", compare_roll(store, keys));
   }
   wait_for_ranks(store, {"verdict"}, world, name);
   const std::string verdict = take(store, "verdict");

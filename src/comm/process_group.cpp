@@ -2,6 +2,7 @@
 #include <muster/launch/error.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -27,13 +28,14 @@ using comm::CollectiveNote;
 using Native = c10::intrusive_ptr<c10d::ProcessGroup>;
 using BackendType = c10d::ProcessGroup::BackendType;
 
-/// What each rank sends before a collective: its intent, and as many bytes as fit.
-struct Slot {
-  static constexpr std::size_t intent_bytes = 192;
-  static constexpr std::size_t payload_bytes = 48;
-  std::uint64_t size = 0; // of the whole payload
-  char payload[payload_bytes] = {};
-  char intent[intent_bytes] = {}; // ends with a zero
+/// What a rank says it is about to do, where ranks disagree; ends with a zero.
+using IntentText = std::array<char, 192>;
+
+/// A rank's value in a collective over values, or its beginning.
+struct Payload {
+  static constexpr std::size_t most_bytes = 56;
+  std::uint64_t size = 0; // of the whole
+  char bytes[most_bytes] = {};
 };
 
 std::string demangled(const std::string& name) {
@@ -51,9 +53,9 @@ std::string of(const std::string& what) {
   return what.empty() ? std::string() : fmt::format(" of {}", demangled(what));
 }
 
-/// Fits into Slot::intent; what does not fit is replaced by its hash.
+/// Fits into an IntentText; what does not fit is replaced by its hash.
 std::string shortened(std::string text) {
-  constexpr std::size_t room = Slot::intent_bytes - 1;
+  constexpr std::size_t room = std::tuple_size_v<IntentText> - 1;
   if (text.size() <= room)
     return text;
   const std::string hash = fmt::format("...#{:x}", std::hash<std::string>()(text));
@@ -86,24 +88,37 @@ at::Tensor gather_rows(const Native& group, const at::Tensor& mine) {
   return all;
 }
 
-std::vector<Slot>
-gather_slots(const Native& group, const std::string& intent, const std::string& bytes) {
-  Slot mine;
-  mine.size = bytes.size();
-  bytes.copy(mine.payload, Slot::payload_bytes);
-  shortened(intent).copy(mine.intent, Slot::intent_bytes - 1);
+/// Every rank's `mine`, a plain value.
+template <class T>
+std::vector<T> gather_values(const Native& group, const T& mine) {
   const at::Tensor rows = gather_rows(group, as_bytes(&mine, sizeof mine));
-  std::vector<Slot> slots(static_cast<std::size_t>(group->getSize()));
-  std::memcpy(slots.data(), rows.const_data_ptr(), slots.size() * sizeof(Slot));
-  return slots;
+  std::vector<T> values(static_cast<std::size_t>(group->getSize()));
+  std::memcpy(values.data(), rows.const_data_ptr(), values.size() * sizeof(T));
+  return values;
 }
 
-void check_agreement(const std::vector<Slot>& slots) {
+[[noreturn]] void tell_disagreement(const Native& group, const std::string& intent) {
+  IntentText mine = {};
+  shortened(intent).copy(mine.data(), mine.size() - 1);
   std::vector<std::string> intents;
-  for (const Slot& slot : slots)
-    intents.emplace_back(slot.intent);
-  if (std::adjacent_find(intents.begin(), intents.end(), std::not_equal_to<>()) != intents.end())
-    throw RendezvousError("ranks disagree on what to do together: " + comm::who_said_what(intents));
+  for (const IntentText& text : gather_values(group, mine))
+    intents.emplace_back(text.data());
+  throw RendezvousError("ranks disagree on what to do together: " + comm::who_said_what(intents));
+}
+
+/// True if all ranks have the same text. One small all-reduce of its hash and of the complement,
+/// whose minima are complements of each other only then.
+bool all_say(const Native& group, const std::string& text) {
+  const auto hash = static_cast<std::int64_t>(std::hash<std::string>()(text));
+  const at::Tensor least = at::empty({2}, at::kLong);
+  auto* values = least.mutable_data_ptr<std::int64_t>();
+  values[0] = hash;
+  values[1] = ~hash;
+  std::vector<at::Tensor> tensors{least};
+  c10d::AllreduceOptions options;
+  options.reduceOp = c10d::ReduceOp::MIN;
+  group->allreduce(tensors, options)->wait();
+  return values[0] == ~values[1];
 }
 
 /// The same memory as bytes in one dimension; `tensor` is contiguous.
@@ -246,30 +261,39 @@ void ProcessGroup::leave() {
   [[maybe_unused]] const auto* left = state_->native.release();
 }
 
-std::vector<std::string> ProcessGroup::exchange(const Intent& intent, const std::string& bytes) {
+void ProcessGroup::agree(const Intent& intent) {
   if (!state_->native)
     throw UsageError(fmt::format("{} after the process group was closed", intent.operation));
-  const CollectiveNote note(intent.operation, bytes.size());
   const std::string text =
       fmt::format("{}{}{}", intent.operation, in_brackets(intent.detail), of(intent.what));
-  const std::vector<Slot> slots = gather_slots(state_->native, text, bytes);
-  check_agreement(slots);
+  const CollectiveNote note(intent.operation, 0);
+  if (!all_say(state_->native, text))
+    tell_disagreement(state_->native, text);
+}
+
+std::vector<std::string> ProcessGroup::exchange(const Intent& intent, const std::string& bytes) {
+  agree(intent);
+  const CollectiveNote note(intent.operation, bytes.size());
+  Payload mine;
+  mine.size = bytes.size();
+  bytes.copy(mine.bytes, Payload::most_bytes);
+  const std::vector<Payload> payloads = gather_values(state_->native, mine);
   std::size_t longest = 0;
-  for (const Slot& slot : slots)
-    longest = std::max(longest, static_cast<std::size_t>(slot.size));
+  for (const Payload& payload : payloads)
+    longest = std::max(longest, static_cast<std::size_t>(payload.size));
   std::vector<std::string> all;
-  all.reserve(slots.size());
-  if (longest <= Slot::payload_bytes) {
-    for (const Slot& slot : slots)
-      all.emplace_back(slot.payload, static_cast<std::size_t>(slot.size));
+  all.reserve(payloads.size());
+  if (longest <= Payload::most_bytes) {
+    for (const Payload& payload : payloads)
+      all.emplace_back(payload.bytes, static_cast<std::size_t>(payload.size));
     return all;
   }
   std::string padded = bytes;
   padded.resize(longest);
   const at::Tensor rows = gather_rows(state_->native, as_bytes(padded.data(), longest));
-  for (const Slot& slot : slots)
+  for (const Payload& payload : payloads)
     all.push_back(to_string(rows[static_cast<std::int64_t>(all.size())],
-                            static_cast<std::size_t>(slot.size)));
+                            static_cast<std::size_t>(payload.size)));
   return all;
 }
 
@@ -294,7 +318,7 @@ ProcessGroup::broadcast_bytes(const Intent& intent, const std::string& bytes, in
 void ProcessGroup::all_reduce(const at::Tensor& tensor, ReduceOp op) {
   check_tensor(tensor, "all_reduce");
   check_reducible(tensor.scalar_type(), op);
-  exchange({"all_reduce", shape_of(tensor), to_string(op)}, {});
+  agree({"all_reduce", shape_of(tensor), to_string(op)});
   if (tensor.numel() == 0)
     return;
   const at::NoGradGuard no_grad;
@@ -316,7 +340,7 @@ void ProcessGroup::broadcast(const at::Tensor& tensor, int root) {
   check_tensor(tensor, "broadcast");
   if (root < 0 || root >= size())
     throw UsageError(fmt::format("broadcast from rank {} in a group of {} ranks", root, size()));
-  exchange({"broadcast", shape_of(tensor), fmt::format("from {}", root)}, {});
+  agree({"broadcast", shape_of(tensor), fmt::format("from {}", root)});
   const CollectiveNote note("broadcast", tensor.nbytes());
   broadcast_unchecked({tensor}, root);
 }
@@ -339,7 +363,7 @@ void ProcessGroup::broadcast_unchecked(const std::vector<at::Tensor>& tensors, i
 
 at::Tensor ProcessGroup::all_gather(const at::Tensor& tensor) {
   check_tensor(tensor, "all_gather");
-  exchange({"all_gather", shape_of(tensor), {}}, {});
+  agree({"all_gather", shape_of(tensor), {}});
   const CollectiveNote note("all_gather", tensor.nbytes());
   std::vector<std::int64_t> sizes{size()};
   sizes.insert(sizes.end(), tensor.sizes().begin(), tensor.sizes().end());
@@ -349,7 +373,7 @@ at::Tensor ProcessGroup::all_gather(const at::Tensor& tensor) {
   return gather_rows(state_->native, flat_bytes(plain)).view(tensor.scalar_type()).view(sizes);
 }
 
-void ProcessGroup::barrier() { exchange({"barrier", {}, {}}, {}); }
+void ProcessGroup::barrier() { agree({"barrier", {}, {}}); }
 
 void ProcessGroup::share_failure(const char* operation, const std::exception_ptr& mine) {
   std::string text;

@@ -100,10 +100,16 @@ void ControlStore::set(const std::string& key, const std::string& value) {
 }
 
 std::string ControlStore::get(const std::string& key, Millis timeout) {
-  StoreReply reply = waiting_call({.op = StoreOp::get, .keys = {key}}, timeout);
+  return std::move(get_all({key}, timeout).at(0));
+}
+
+std::vector<std::string> ControlStore::get_all(const std::vector<std::string>& keys,
+                                               Millis timeout) {
+  StoreReply reply = waiting_call({.op = StoreOp::get, .keys = keys}, timeout);
   if (reply.status == StoreStatus::timeout)
-    throw Timeout(fmt::format("store: no rank set '{}' within {} ms", key, timeout.count()));
-  return std::move(reply.values.at(0));
+    throw Timeout(
+        fmt::format("store: no rank set '{}' within {} ms", reply.values.at(0), timeout.count()));
+  return std::move(reply.values);
 }
 
 std::int64_t ControlStore::add(const std::string& key, std::int64_t amount) {

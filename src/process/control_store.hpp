@@ -23,6 +23,7 @@ public:
 
   void set(const std::string& key, const std::string& value) override;
   std::string get(const std::string& key, Millis timeout) override;
+  std::vector<std::string> get_all(const std::vector<std::string>& keys, Millis timeout) override;
   std::int64_t add(const std::string& key, std::int64_t amount) override;
   std::string compare_set(const std::string& key,
                           const std::string& expected,

@@ -76,6 +76,7 @@ void Program::start(int argc, char** argv) {
       "opening /proc/self/exe", [] { return ::open("/proc/self/exe", O_PATH | O_CLOEXEC); }));
   started->modules_ = loaded_build_ids();
   program = std::move(started);
+  prepare_for_ranks();
   if (server_wanted() && !created_by_others() && thread_names().size() == 1)
     program->guardian_ = std::make_shared<Guardian>(true);
 }

@@ -170,11 +170,17 @@ void take_over(const ProcessState& state) {
   set_cpus(state.cpus);
 }
 
+using SetThreads = void (*)(int);
+
+/// OpenMP's way to choose the number of threads, if this process has OpenMP.
+SetThreads omp_set_threads() noexcept {
+  static const auto found =
+      reinterpret_cast<SetThreads>(::dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+  return found;
+}
+
 void set_threads(int threads) {
-  if (threads <= 0)
-    return;
-  using Set = void (*)(int);
-  if (const auto set = reinterpret_cast<Set>(::dlsym(RTLD_DEFAULT, "omp_set_num_threads")))
+  if (const SetThreads set = omp_set_threads(); set && threads > 0)
     set(threads);
 }
 
@@ -257,6 +263,8 @@ void run_rank(RankFds fds, Birth birth) noexcept {
       &start);
   leave(0);
 }
+
+void prepare_for_ranks() noexcept { omp_set_threads(); }
 
 std::string to_variable(const RankFds& fds) {
   return fmt::format("{},{},{},{}", fds.control, fds.arguments, fds.page, fds.result);

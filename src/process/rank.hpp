@@ -18,6 +18,9 @@ enum class Birth { executed, forked, from_server };
 /// Does the work of a rank and ends the process by _exit.
 [[noreturn]] void run_rank(RankFds fds, Birth birth) noexcept;
 
+/// Looks up, once in the launcher, what every rank forked from it would look up again.
+void prepare_for_ranks() noexcept;
+
 /// The variable that tells an executed program that it is a rank: its descriptors, comma separated.
 inline constexpr const char* channel_variable = "MUSTER_CHANNEL";
 /// A job's token, in the environment of its ranks and of whatever they start.

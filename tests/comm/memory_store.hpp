@@ -23,6 +23,13 @@ public:
     return values_.at(key);
   }
 
+  std::vector<std::string> get_all(const std::vector<std::string>& keys, Millis timeout) override {
+    std::vector<std::string> values;
+    for (const std::string& key : keys)
+      values.push_back(get(key, timeout));
+    return values;
+  }
+
   std::int64_t add(const std::string& key, std::int64_t amount) override {
     const std::lock_guard lock(mutex_);
     std::string& value = values_[key];

@@ -148,7 +148,9 @@ private:
     std::string detail; // e.g. the ReduceOp
   };
 
-  /// Compares intents and returns every rank's bytes. Throws RendezvousError on all ranks.
+  /// Compares what ranks are about to do. Throws RendezvousError, the same on all ranks.
+  void agree(const Intent& intent);
+  /// The same, and returns every rank's bytes.
   std::vector<std::string> exchange(const Intent& intent, const std::string& bytes);
   std::string broadcast_bytes(const Intent& intent, const std::string& bytes, int root);
   /// Rethrows this rank's failure; throws RendezvousError if another rank has one.

@@ -3,7 +3,6 @@
 #include <muster/launch/aggregate.hpp>
 #include <muster/launch/blob.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -145,7 +144,8 @@ requires(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) void load(Reader& 
   }
   values.reserve(size);
   while (values.size() < size) {
-    const std::size_t next = std::min(piece, size - values.size());
+    const std::size_t left = size - values.size();
+    const std::size_t next = left < piece ? left : piece;
     const auto* first = static_cast<const T*>(from.view(next * sizeof(T)));
     values.insert(values.end(), first, first + next);
   }
