@@ -54,6 +54,13 @@ inline std::string contents(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+/// The children of this process's main thread, zombies included.
+inline std::vector<pid_t> children() {
+  const std::string self = std::to_string(::getpid());
+  std::ifstream list("/proc/self/task/" + self + "/children");
+  return {std::istream_iterator<pid_t>(list), {}};
+}
+
 /// Living processes (no zombies) that were started with `text` in their environment.
 inline std::vector<pid_t> processes_with(const std::string& text) {
   std::vector<pid_t> found;

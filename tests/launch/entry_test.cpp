@@ -20,7 +20,11 @@ TEST_CASE("a function is found again by build id and offset", "[entry]") {
 
 TEST_CASE("a function of a shared library is named by that library", "[entry]") {
   const muster::Symbol symbol = muster::symbol_of(reinterpret_cast<const void*>(&std::abort));
-  CHECK_THAT(symbol.module, Catch::Contains(".so."));
+#ifdef __SANITIZE_THREAD__ // which has an abort of its own
+  CHECK_THAT(symbol.module, Catch::Contains("libtsan"));
+#else
+  CHECK_THAT(symbol.module, Catch::Contains("libc"));
+#endif
   CHECK(muster::address_of(symbol) == reinterpret_cast<const void*>(&std::abort));
 }
 

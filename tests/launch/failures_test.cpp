@@ -217,16 +217,18 @@ TEST_CASE("a signal to the launcher reaches each rank once, and the job is Inter
 #endif
 
 TEST_CASE("a stop token stops the job, also one that was stopped before", "[failures]") {
-  for (const auto delay : {0ms, 50ms}) {
+  for (const bool before : {true, false}) {
     std::stop_source source;
     auto options = quiet();
     options.stop = source.get_token();
-    if (delay == 0ms)
-      source.request_stop();
+    const auto children = test::children().size();
     std::jthread stopper([&] {
-      std::this_thread::sleep_for(delay);
+      if (!before) // as soon as both ranks are there
+        test::eventually([&] { return test::children().size() >= children + 2; }, 30s);
       source.request_stop();
     });
+    if (before)
+      stopper.join();
     SpawnLauncher launcher(test::any_method, 2, options);
     CHECK_THROWS_AS(launcher.run(wait_for_ever), muster::Interrupted);
     CHECK(launcher.last_report().stopped);
@@ -282,8 +284,8 @@ TEST_CASE("callbacks run at a rank's end, the latest first", "[failures]") {
 }
 
 TEST_CASE("guard turns a failure into its exit code", "[failures]") {
-  const auto code = muster::guard(
-      [] { SpawnLauncher(test::any_method, 2, quiet()).run(go_wrong, "exit 3"); });
+  const auto code =
+      muster::guard([] { SpawnLauncher(test::any_method, 2, quiet()).run(go_wrong, "exit 3"); });
   CHECK(code == 3);
   CHECK(muster::guard([] {}) == 0);
   CHECK(muster::guard([] { return 4; }) == 4);

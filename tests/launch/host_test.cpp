@@ -46,7 +46,8 @@ std::map<std::string, std::string> host_state() {
   for (char** variable = ::environ; *variable; ++variable)
     all["environment"] += std::string(*variable) + "\n";
   all["fds"] = std::to_string(test::count_fds());
-  all["children"] = test::contents("/proc/self/task/" + std::to_string(::getpid()) + "/children");
+  for (const pid_t child : test::children())
+    all["children"] += std::to_string(child) + " ";
   return all;
 }
 

@@ -16,10 +16,6 @@ namespace {
 
 void nothing(World&) {}
 
-std::string children() {
-  return test::contents("/proc/self/task/" + std::to_string(::getpid()) + "/children");
-}
-
 /// Lets the k-th system call of a launch fail; false when the launch makes fewer.
 bool launch_with_failure(StartMethod method, long k, int error) {
   muster::process::sys::fail_call(k, error);
@@ -44,12 +40,12 @@ TEST_CASE("each system call of a launch may fail", "[all_or_nothing]") {
   for (const StartMethod method : test::every_method) {
     SpawnLauncher(method, 1, quiet()).run(nothing);
     const std::size_t fds = test::count_fds();
-    const std::string before = children();
+    const auto before = test::children();
     long k = 0;
     for (; launch_with_failure(method, k, k % 2 == 0 ? EMFILE : EAGAIN); ++k) {
       INFO(to_string(method) << ", call " << k);
       CHECK(test::count_fds() == fds);
-      CHECK(children() == before);
+      CHECK(test::children() == before);
     }
     CHECK(k > 15);                                  // the failures were really tried
     SpawnLauncher(method, 3, quiet()).run(nothing); // and left nothing broken

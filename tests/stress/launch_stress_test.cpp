@@ -36,10 +36,6 @@ long private_pages() {
   return resident - shared;
 }
 
-std::string children() {
-  return test::contents("/proc/self/task/" + std::to_string(::getpid()) + "/children");
-}
-
 } // namespace
 
 TEST_CASE("a thousand launches leak nothing", "[stress]") {
@@ -48,12 +44,12 @@ TEST_CASE("a thousand launches leak nothing", "[stress]") {
     SpawnLauncher launcher(method, ranks, quiet());
     std::size_t fds = 0;
     long pages = 0;
-    std::string before;
+    std::vector<pid_t> before;
     for (int i = 0; i < launches; ++i) {
       if (i == launches / 10) { // warm by now
         fds = test::count_fds();
         pages = private_pages();
-        before = children();
+        before = test::children();
       }
       if (i % 10 == 9)
         CHECK_THROWS_AS(launcher.run(fail_at_once), muster::RankFailure);
@@ -61,7 +57,7 @@ TEST_CASE("a thousand launches leak nothing", "[stress]") {
         REQUIRE(launcher.run(meet) == std::vector<int>{0, 1, 2, 3});
     }
     CHECK(test::count_fds() == fds);
-    CHECK(children() == before);
+    CHECK(test::children() == before);
     CHECK(private_pages() - pages < 64); // 256 KiB in 900 launches
   }
 }
