@@ -6,6 +6,7 @@
 #include <csignal>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -49,9 +50,11 @@ inline std::size_t count_fds() {
   return count;
 }
 
+/// What can be read of a file: nothing of one under /proc whose process has just gone.
 inline std::string contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
 }
 
 /// The children of this process's main thread, zombies included.

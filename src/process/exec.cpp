@@ -19,6 +19,13 @@
 #include "program.hpp"
 #include "sys.hpp"
 
+#ifdef __SANITIZE_THREAD__
+// The sanitizer takes every clone for a fork: after one of a child that shares our memory it no
+// longer watches this thread, and refuses new ones. glibc's other name for it goes past that.
+extern "C" decltype(clone) __clone;
+#define clone __clone
+#endif
+
 namespace muster::process {
 
 namespace {

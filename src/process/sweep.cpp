@@ -33,9 +33,12 @@ std::mutex mutex; // guards what follows, a flag of the whole process
 int subreapers = 0;
 int flag_before = 0;
 
+/// What can be read of a file under /proc: nothing if its process has gone, which may be between
+/// open and read. (A stream buffer throws then; its insertion into a stream does not.)
 std::string contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
 }
 
 /// Orphans go to the main thread of their new parent.
