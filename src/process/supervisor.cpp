@@ -53,7 +53,7 @@ Supervisor::Supervisor(const LaunchOptions& options, const StatusPage& page, std
         send(rank, Kind::store_reply, pack(reply));
       }) {
   watch(wake_.get(), tag(About::wake), EPOLLIN);
-  signals_ = std::make_unique<SignalWatch>(options.handle_signals, wake_.get());
+  signals_ = std::make_unique<SignalWatch>(!options.stop_signals.empty(), wake_.get());
   on_stop_ =
       std::make_unique<std::stop_callback<std::function<void()>>>(options.stop, [fd = wake_.get()] {
         const std::uint64_t one = 1;

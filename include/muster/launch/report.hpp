@@ -21,6 +21,13 @@ enum class Outcome {
   victim,    ///< it failed, or was stopped, because another rank had failed or the job was stopped
 };
 
+/// Which exit code stands for a failed job.
+enum class ExitCodeRule {
+  first,    ///< of the rank that failed first: its code, or 128 + signal
+  max,      ///< the highest of all ranks that failed by themselves
+  torchrun, ///< 1, whatever happened
+};
+
 /// Everything that is known about one rank of a job. A plain value.
 struct RankReport {
   int rank = 0;
@@ -33,6 +40,9 @@ struct RankReport {
   std::string message;        ///< its text, or what muster found out (one line or more)
   std::string hint;           ///< a likely cause, e.g. the OOM killer
   std::string phase;          ///< what the rank was doing last, e.g. "running, step 12"
+  std::string log_tail;       ///< the last lines of its output, where the launcher has seen it
+  std::string backtrace;      ///< at a fatal signal, or where it hung; a line per frame
+  std::vector<std::string> log_files;
   std::chrono::nanoseconds started{}; ///< since the launch began
   std::chrono::nanoseconds ended{};   ///< since the launch began
   Blob result;                        ///< what the function returned, encoded
@@ -49,12 +59,14 @@ struct JobReport {
   bool timed_out = false;        ///< a time limit of LaunchOptions ended the job
   std::string reason;            ///< one line on what ended a job that did not succeed
   int attempt = 0;               ///< 0, or the number of restarts before this attempt
+  ExitCodeRule exit_code_rule = ExitCodeRule::first;
+  std::vector<std::string> notes; ///< what else is worth knowing, such as lost log output
 
   bool ok() const noexcept;
   /// nullptr if no rank failed by itself.
   const RankReport* first_failure() const noexcept;
-  /// 0, the first failure's code or 128 + signal, 128 + the signal that stopped the job, or 124
-  /// after a time limit.
+  /// 0, the first failure's code or 128 + signal (or what exit_code_rule says), 128 + the signal
+  /// that stopped the job, or 124 after a time limit.
   int exit_code() const noexcept;
 };
 

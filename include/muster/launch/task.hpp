@@ -23,6 +23,8 @@ struct RankSpec {
   std::vector<int> cpus;
   /// What the rank reads from its standard input.
   std::string input = "/dev/null";
+  /// Replaces the argv of the task's Command, or of this program, for this rank. Empty: the same for all.
+  std::vector<std::string> argv;
   /// Bytes by name, for the rank to read through World::extra.
   std::map<std::string, std::string> extra;
 };
