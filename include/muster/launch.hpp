@@ -11,5 +11,6 @@
 #include <muster/launch/options.hpp>
 #include <muster/launch/report.hpp>
 #include <muster/launch/spawn_launcher.hpp>
+#include <muster/launch/subprocess_launcher.hpp>
 #include <muster/launch/task.hpp>
 #include <muster/version.hpp>

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <muster/launch/options.hpp>
 #include <muster/launch/task.hpp>
 
 #include <string>
@@ -7,19 +8,27 @@
 
 namespace muster {
 
-/// What all ranks of a job share in torchrun's contract.
+/// What all ranks of an attempt share in torchrun's contract.
 struct JobShape {
-  int size = 1;
+  int local_size = 1;
   int attempt = 0;
-  int max_restarts = 0;
   int threads = 1;
   bool threads_chosen = false; ///< by LaunchOptions, so it replaces an OMP_NUM_THREADS
-  int port = 0;                ///< MASTER_PORT, reserved by the launcher
+  int port = 0;                ///< MASTER_PORT
   std::string token;
+
+  int first_rank(const Nodes& nodes) const noexcept { return nodes.rank * local_size; }
+  int size(const Nodes& nodes) const noexcept { return nodes.count * local_size; }
 };
 
-/// The variables, NAME=value, that a rank of a job on this host gets: the spec's own, then
-/// torchrun's contract, which wins.
-std::vector<std::string> rank_environment(const RankSpec& spec, const JobShape& job);
+/// Where node 0 is met.
+std::string master_address(const Nodes& nodes);
+
+/// The variables, NAME=value, that a rank gets: the spec's own, then torchrun's contract, which
+/// wins. `error_file` is TORCHELASTIC_ERROR_FILE; empty: none.
+std::vector<std::string> rank_environment(const RankSpec& spec,
+                                          const LaunchOptions& options,
+                                          const JobShape& job,
+                                          const std::string& error_file);
 
 } // namespace muster

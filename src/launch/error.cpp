@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "../process/rank.hpp"
+
 namespace muster {
 
 SystemError::SystemError(const std::string& subject, int error)
@@ -59,6 +61,7 @@ int detail::report_error(const std::exception& error) noexcept {
       fmt::print(stderr, "{}", to_string(failure->report()));
     else
       fmt::print(stderr, "muster: {}\n", error.what());
+    process::tell_failure(error);
     return ours ? ours->exit_code() : 1;
   } catch (...) {
     return 1;

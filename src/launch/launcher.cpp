@@ -15,12 +15,12 @@ constexpr int most_ranks = 4096;
 
 /// Launching is possible here at all. Throws UsageError.
 void check_process() {
-  if (in_rank())
+  if (in_rank() && !process::joined_world())
     throw UsageError("launch inside a rank: ranks start no ranks of their own");
   if (!process::Program::get())
     throw UsageError(
         "launch without init: make `muster::init(argc, argv);` the first line of main");
-  if (EnvSnapshot::current().find(process::job_variable))
+  if (!in_rank() && EnvSnapshot::current().find(process::job_variable))
     throw UsageError(fmt::format("launch in a process that a rank of a muster job started ({} is "
                                  "set): unset it there to run a job inside a job",
                                  process::job_variable));
@@ -68,9 +68,11 @@ Launcher::Launcher(StartMethod start_method, std::optional<int> nprocs, LaunchOp
 
 Task Launcher::plan() const {
   Task task;
-  for (int rank = 0; rank < nprocs_.value_or(1); ++rank) {
+  const int count = nprocs_.value_or(1);
+  for (int local = 0; local < count; ++local) {
     RankSpec spec;
-    spec.rank = spec.local_rank = rank;
+    spec.rank = options_.nodes.rank * count + local;
+    spec.local_rank = local;
     task.ranks.push_back(std::move(spec));
   }
   return task;
@@ -78,11 +80,21 @@ Task Launcher::plan() const {
 
 void Launcher::launch(Work work) {
   check_process();
-  if (auto world = detect_world(EnvSnapshot::current())) {
-    check_size(*world, nprocs_);
-    last_report_ = run_inline(work, *std::move(world));
-    return;
-  }
+  const World* joined = process::joined_world();
+  auto world = joined ? std::optional(*joined) : detect_world(EnvSnapshot::current());
+  if (!world)
+    return start(std::move(work));
+  check_size(*world, nprocs_);
+  if (process::joined_part() == process::Part::launch)
+    process::become_rank(work);
+  const process::LaunchInside inside;
+  last_report_ = run_inline(work, *std::move(world));
+}
+
+void Launcher::start(std::variant<Work, Command> work) {
+  check_process();
+  if (std::holds_alternative<Command>(work) && in_rank())
+    throw UsageError("a program launched inside a rank: ranks start no ranks of their own");
   Task task = plan();
   task.work = std::move(work);
   last_report_ = spawn(std::move(task));

@@ -28,16 +28,31 @@ namespace {
 
 /// One rank while it is being born: both ends of everything.
 struct Cradle {
-  Channel channel;
-  Blob result;
-  Fd input;
+  Channel channel = {};
+  Blob result = {};
+  Blob assignment = {};
+  Fd input = {};
+  StandardFds streams = {};
 };
 
 Cradle make_cradle(const BirthPlan& plan, std::size_t i, const std::string& packed_job) {
   const RankSpec& spec = plan.task.ranks[i];
-  Cradle cradle{Channel::create(), Blob::create("muster-result"), Fd()};
-  cradle.input = Fd(sys::checked("opening the rank's standard input " + spec.input,
-                                 [&] { return ::open(spec.input.c_str(), O_RDONLY | O_CLOEXEC); }));
+  Cradle cradle{.channel = Channel::create()};
+  if (plan.job.part != Part::program)
+    cradle.result = Blob::create("muster-result");
+  cradle.streams = plan.streams[i];
+  if (cradle.streams.input < 0) {
+    cradle.input =
+        Fd(sys::checked("opening the rank's standard input " + spec.input,
+                        [&] { return ::open(spec.input.c_str(), O_RDONLY | O_CLOEXEC); }));
+    cradle.streams.input = cradle.input.get();
+  }
+  if (plan.job.part != Part::function) {
+    // Not by the channel: what its program starts may read it as well.
+    cradle.assignment =
+        encode("muster-assignment", Assignment{plan.job, spec, plan.environments[i]});
+    return cradle;
+  }
   const std::string assignment = packed_job + pack(spec, plan.environments[i]);
   if (send_message(cradle.channel.launcher.get(), Kind::assignment, assignment, false) != Sent::yes)
     throw SystemError("handing the rank its assignment", errno);
@@ -105,9 +120,18 @@ void close_launchers_side(const BirthPlan& plan,
   }
 }
 
+/// The encoded arguments of the function, or -1.
+int arguments_of(const Task& task) {
+  const Work* work = std::get_if<Work>(&task.work);
+  return work ? work->arguments.fd() : -1;
+}
+
 RankFds fds_of(const BirthPlan& plan, const Cradle& cradle) {
-  return {
-      cradle.channel.rank.get(), plan.task.work.arguments.fd(), plan.page.fd(), cradle.result.fd()};
+  return {.control = cradle.channel.rank.get(),
+          .page = plan.page.fd(),
+          .arguments = arguments_of(plan.task),
+          .result = cradle.result.fd(),
+          .assignment = cradle.assignment.fd()};
 }
 
 pid_t fork_rank(const BirthPlan& plan,
@@ -121,7 +145,9 @@ pid_t fork_rank(const BirthPlan& plan,
     return pid;
   leave_launchers_group(launcher);
   guardian.watch(::getpid());
-  ::dup2(cradles[i].input.get(), STDIN_FILENO);
+  ::dup2(cradles[i].streams.input, STDIN_FILENO);
+  ::dup2(cradles[i].streams.output, STDOUT_FILENO);
+  ::dup2(cradles[i].streams.error, STDERR_FILENO);
   close_launchers_side(plan, cradles, i);
   Program::get()->abandon();
   reset_signals();
@@ -135,10 +161,11 @@ pid_t start_one(const BirthPlan& plan,
   fault_point("launcher-start", plan.task.ranks[i].rank);
   if (plan.method == StartMethod::fork)
     return fork_rank(plan, cradles, i, guardian);
-  const ExecPlan exec(plan.task.ranks[i],
+  const ExecPlan exec(plan.targets[i],
+                      plan.task.ranks[i],
                       plan.environments[i],
                       fds_of(plan, cradles[i]),
-                      cradles[i].input.get(),
+                      cradles[i].streams,
                       guardian.socket());
   return exec.start();
 }
@@ -151,15 +178,14 @@ void start_by_server(const BirthPlan& plan,
                                   [] { return ::open(".", O_PATH | O_DIRECTORY | O_CLOEXEC); }));
   std::vector<Guardian::Rank> ranks;
   for (const Cradle& cradle : cradles)
-    ranks.push_back({cradle.channel.rank.get(), cradle.result.fd(), cradle.input.get()});
+    ranks.push_back({cradle.channel.rank.get(),
+                     cradle.result.fd(),
+                     cradle.streams.input,
+                     cradle.streams.output,
+                     cradle.streams.error});
   int error = 0;
-  const auto pids = server.fork_ranks({plan.task.work.arguments.fd(),
-                                       plan.page.fd(),
-                                       STDOUT_FILENO,
-                                       STDERR_FILENO,
-                                       directory.get()},
-                                      ranks,
-                                      error);
+  const auto pids = server.fork_ranks(
+      {arguments_of(plan.task), plan.page.fd(), directory.get()}, ranks, error);
   for (const pid_t pid : pids)
     started.add(pid);
   if (pids.size() < ranks.size())

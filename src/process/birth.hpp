@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "channel.hpp"
+#include "exec.hpp"
 #include "fd.hpp"
 #include "protocol.hpp"
 #include "status_page.hpp"
@@ -19,7 +20,7 @@ struct Child {
   Fd pidfd;
   Fd control;
   ino_t channel = 0; // of the rank's end, to recognize what else holds it
-  Blob result;
+  Blob result;       // none of a program
 };
 
 /// All that start_ranks needs.
@@ -29,6 +30,11 @@ struct BirthPlan {
   const JobPart& job;
   /// NAME=value, what each rank adds to the launcher's environment.
   const std::vector<std::vector<std::string>>& environments;
+  /// What each rank executes, if ranks are executed.
+  const std::vector<ExecTarget>& targets;
+  /// What a rank's input, output and errors are connected to; -1: what the spec says, the
+  /// launcher's own.
+  const std::vector<StandardFds>& streams;
   const StatusPage& page;
   const std::string& token;
   /// The launcher's own descriptors, which a forked rank closes.

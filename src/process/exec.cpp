@@ -102,15 +102,16 @@ std::vector<int> allowed_cpus() {
   return cpus;
 }
 
-ExecPlan::ExecPlan(const RankSpec& spec,
+ExecPlan::ExecPlan(const ExecTarget& target,
+                   const RankSpec& spec,
                    const std::vector<std::string>& environment,
                    RankFds fds,
-                   int input,
+                   StandardFds standard,
                    int guardian_socket)
-    : fds_(fds),
-      input_(input),
+    : target_(target),
+      fds_(fds),
+      standard_(standard),
       guardian_socket_(guardian_socket),
-      executable_(Program::get()->executable()),
       launcher_(::getpid()),
       cwd_(spec.cwd),
       cpus_(cpu_mask(spec.cpus)),
@@ -118,7 +119,7 @@ ExecPlan::ExecPlan(const RankSpec& spec,
   environment_.push_back(std::string(channel_variable) + "=" + to_variable(fds));
   environment_ = merged_environment(environment_);
   envp_ = pointers(environment_);
-  argv_ = pointers(Program::get()->arguments());
+  argv_ = pointers(target.argv);
 }
 
 int ExecPlan::failed(const char* step) const noexcept {
@@ -131,18 +132,27 @@ int ExecPlan::run_child() const noexcept {
   leave_launchers_group(launcher_);
   Guardian::tell(guardian_socket_, ::getpid(), true);
   reset_signals();
-  if (::dup2(input_, STDIN_FILENO) < 0)
-    return failed("redirecting its standard input");
+  if (::dup2(standard_.input, STDIN_FILENO) < 0 || ::dup2(standard_.output, STDOUT_FILENO) < 0 ||
+      ::dup2(standard_.error, STDERR_FILENO) < 0)
+    return failed("redirecting its standard streams");
   ::syscall(SYS_close_range, 3, ~0U, 4 /* CLOSE_RANGE_CLOEXEC */);
-  for (const int fd : {fds_.control, fds_.arguments, fds_.page, fds_.result})
-    if (::fcntl(fd, F_SETFD, 0) != 0)
+  for (const int fd : {fds_.control, fds_.page, fds_.arguments, fds_.result, fds_.assignment})
+    if (fd >= 0 && ::fcntl(fd, F_SETFD, 0) != 0)
       return failed("passing on descriptors");
   if (!cwd_.empty() && ::chdir(cwd_.c_str()) != 0)
     return failed("changing to its working directory");
   if (!cpus_.empty() && ::syscall(SYS_sched_setaffinity, 0, cpus_.size() * 8, cpus_.data()) != 0)
     return failed("binding it to its CPUs");
-  ::syscall(SYS_execveat, executable_, "", argv_.data(), envp_.data(), AT_EMPTY_PATH);
-  return failed("exec of this program");
+  if (target_.path.empty())
+    ::syscall(SYS_execveat,
+              Program::get()->executable(),
+              "",
+              argv_.data(),
+              envp_.data(),
+              AT_EMPTY_PATH);
+  else
+    ::execve(target_.path.c_str(), argv_.data(), envp_.data());
+  return failed(target_.path.empty() ? "exec of this program" : "exec of its program");
 }
 
 pid_t ExecPlan::start() const {

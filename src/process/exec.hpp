@@ -11,15 +11,28 @@
 
 namespace muster::process {
 
+/// What a rank executes.
+struct ExecTarget {
+  std::string path = {}; // empty: the file of this program, which cannot change while it runs
+  std::vector<std::string> argv = {};
+};
+
+/// What becomes a rank's descriptors 0, 1 and 2.
+struct StandardFds {
+  int input = -1;
+  int output = -1;
+  int error = -1;
+};
+
 /// Everything a child needs between clone and exec, made before it exists. The child only makes
 /// async-signal-safe calls on it.
 class ExecPlan {
 public:
-  /// This program, with its own arguments, as the rank `spec`.
-  ExecPlan(const RankSpec& spec,
+  ExecPlan(const ExecTarget& target,
+           const RankSpec& spec,
            const std::vector<std::string>& environment,
            RankFds fds,
-           int input,
+           StandardFds standard,
            int guardian_socket);
   ExecPlan(const ExecPlan&) = delete;
   ExecPlan& operator=(const ExecPlan&) = delete;
@@ -31,10 +44,10 @@ private:
   int run_child() const noexcept;
   int failed(const char* step) const noexcept;
 
+  const ExecTarget& target_;
   RankFds fds_;
-  int input_;
+  StandardFds standard_;
   int guardian_socket_;
-  int executable_;
   pid_t launcher_;
   std::string cwd_;
   std::vector<std::uint64_t> cpus_; // a cpu_set_t of any size

@@ -109,12 +109,13 @@ std::vector<pid_t>
 Guardian::fork_ranks(const Job& job, const std::vector<Rank>& ranks, int& error) {
   const std::lock_guard lock(mutex_);
   std::vector<pid_t> pids;
-  const int job_fds[] = {job.arguments, job.page, job.output, job.error, job.directory};
-  bool good = send_command(socket_.get(), {GuardianCommand::begin_job, 0}, job_fds, 5);
+  const int job_fds[] = {job.arguments, job.page, job.directory};
+  bool good = send_command(socket_.get(), {GuardianCommand::begin_job, 0}, job_fds, 3);
   std::size_t asked = 0;
   for (; good && asked < ranks.size(); ++asked) {
-    const int fds[] = {ranks[asked].control, ranks[asked].result, ranks[asked].input};
-    good = send_command(socket_.get(), {GuardianCommand::make_rank, 0}, fds, 3);
+    const Rank& rank = ranks[asked];
+    const int fds[] = {rank.control, rank.result, rank.input, rank.output, rank.error};
+    good = send_command(socket_.get(), {GuardianCommand::make_rank, 0}, fds, 5);
   }
   error = good ? 0 : errno;
   asked -= good ? 0U : static_cast<std::size_t>(asked > 0);

@@ -23,8 +23,6 @@ public:
   struct Job {
     int arguments;
     int page;
-    int output;
-    int error;
     int directory;
   };
 
@@ -33,6 +31,8 @@ public:
     int control;
     int result;
     int input;
+    int output;
+    int error;
   };
 
   /// Makes the process. `can_fork` only while this process has one thread. Throws SystemError.

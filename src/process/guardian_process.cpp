@@ -48,7 +48,7 @@ private:
 };
 
 Watched watched;
-int job_fds[GuardianCommand::most_fds] = {-1, -1, -1, -1, -1};
+int job_fds[3] = {-1, -1, -1}; // arguments, page, directory
 
 void close_job() noexcept {
   for (int& fd : job_fds)
@@ -76,15 +76,16 @@ void correct_thread_id() noexcept {
   leave_launchers_group(start.launcher);
   ::close(start.socket);
   ::close(start.launcher_pidfd);
-  ::dup2(fds[2], STDIN_FILENO);
-  ::dup2(job_fds[2], STDOUT_FILENO);
-  ::dup2(job_fds[3], STDERR_FILENO);
-  if (::fchdir(job_fds[4]) != 0)
+  for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    ::dup2(fds[2 + standard], standard);
+    ::close(fds[2 + standard]);
+  }
+  if (::fchdir(job_fds[2]) != 0)
     ::_exit(126);
-  for (const int fd : {fds[2], job_fds[2], job_fds[3], job_fds[4]})
-    ::close(fd);
+  ::close(job_fds[2]);
   reset_signals();
-  run_rank({fds[0], job_fds[0], job_fds[1], fds[1]}, Birth::from_server);
+  run_rank({.control = fds[0], .page = job_fds[1], .arguments = job_fds[0], .result = fds[1]},
+           Birth::from_server);
 }
 
 void close_all(const int* fds, std::size_t count) noexcept {
@@ -133,7 +134,7 @@ void obey(const GuardianStart& start, const GuardianCommand& command, int* fds, 
   switch (command.kind) {
   case GuardianCommand::begin_job:
     close_job();
-    std::copy(fds, fds + count, job_fds);
+    std::copy(fds, fds + std::min(count, std::size(job_fds)), job_fds);
     return;
   case GuardianCommand::make_rank:
     return make_rank(start, fds, count);

@@ -9,8 +9,9 @@ namespace muster::process {
 /// What the launcher, and children of it, write to the guardian.
 struct GuardianCommand {
   enum Kind : std::int32_t {
-    begin_job, ///< with descriptors: arguments, page, output, error, directory
-    make_rank, ///< with descriptors: control, result, input; answered by a pid or a negative errno
+    begin_job, ///< with descriptors: arguments, page, directory
+    make_rank, ///< with descriptors: control, result, input, output, error; answered by a pid or a
+               ///< negative errno
     end_job,
     watch,
     unwatch,

@@ -33,7 +33,7 @@ bool server_wanted() {
 /// Where others created the ranks this process launches nothing, and needs no server.
 bool created_by_others() {
   try {
-    return detect_world(EnvSnapshot::current()).has_value();
+    return is_rank() || detect_world(EnvSnapshot::current()).has_value();
   } catch (const UsageError&) {
     return true; // launch() will say what is wrong
   }
@@ -125,8 +125,12 @@ void init(int argc, char** argv) {
     try {
       const RankFds fds = fds_from_variable(channel);
       ::unsetenv(channel_variable);
-      ::prctl(PR_SET_NAME, ::program_invocation_short_name);
-      run_rank(fds, Birth::executed);
+      if (fds.assignment >= 0) {
+        join_job(fds);
+      } else {
+        ::prctl(PR_SET_NAME, ::program_invocation_short_name);
+        run_rank(fds, Birth::executed);
+      }
     } catch (const std::exception& error) {
       std::_Exit(detail::report_error(error));
     }

@@ -20,6 +20,13 @@ enum class Kind : std::uint8_t {
   peer_lost,     // launcher to rank: what became of another rank; store calls are over
 };
 
+/// What a rank is to the program it runs in.
+enum class Part : std::uint8_t {
+  function, // init does its work and ends it
+  launch,   // main goes on to the launch of the same function, which ends it
+  program,  // a program of its own; it launches inline, if at all
+};
+
 /// The launcher's state at the launch, for ranks that a fork server makes.
 struct ProcessState {
   std::vector<std::string> environment = {}; // NAME=value
@@ -31,10 +38,15 @@ struct ProcessState {
 
 /// The same for every rank of a job.
 struct JobPart {
+  Part part = {};
   Symbol thunk = {};
   Symbol function = {};
   int size = 1;
   int local_size = 1;
+  int node_rank = 0;
+  int node_count = 1;
+  std::string master_address = {}; // with several nodes, where the launcher serves no store
+  int master_port = 0;
   int attempt = 0;
   int threads = 0;
   std::int64_t group_timeout_ms = 0;

@@ -44,13 +44,22 @@ struct Rank {
   StatusPage page;
   World world;
   detail::Call* call = nullptr;
+  bool inside_launch = false; // of a rank whose main goes on
+  std::terminate_handler terminate_before = nullptr;
   std::mutex mutex; // guards callbacks
   std::vector<std::function<void()>> callbacks;
 };
 
 Rank* this_rank = nullptr;
 
-[[noreturn]] void leave(int code) {
+Rank& the_rank() {
+  static Rank rank;
+  return rank;
+}
+
+bool has_own_main(const Rank& rank) { return rank.assignment.job.part == Part::program; }
+
+void run_callbacks() {
   std::vector<std::function<void()>> callbacks;
   {
     const std::lock_guard lock(this_rank->mutex);
@@ -58,6 +67,10 @@ Rank* this_rank = nullptr;
   }
   for (auto callback = callbacks.rbegin(); callback != callbacks.rend(); ++callback)
     (*callback)();
+}
+
+[[noreturn]] void leave(int code) {
+  run_callbacks();
   std::cout.flush();
   std::clog.flush();
   std::fflush(nullptr);
@@ -125,10 +138,27 @@ Failure current_failure() {
   const Failure failure =
       thrown ? current_failure() : Failure{.type = "", .message = "std::terminate was called"};
   send_message(this_rank->fds.control, Kind::failure, pack(failure), true);
-  if (thrown)
+  if (thrown && !has_own_main(*this_rank))
     leave(exception_code);
   std::fflush(nullptr);
+  if (this_rank->terminate_before)
+    this_rank->terminate_before();
   std::abort();
+}
+
+/// A rank is one process: of several that got its descriptors only one may be it.
+void claim_slot(const Rank& rank) {
+  RankSlot* slot = own_slot();
+  std::int32_t owner = 0;
+  while (!slot->owner.compare_exchange_strong(owner, ::getpid()))
+    if (::kill(owner, 0) == 0 || errno == EPERM) {
+      this_rank = nullptr;
+      throw UsageError(fmt::format("rank {} is already process {}: a rank's program may start one "
+                                   "muster program at a time; unset {} for the others",
+                                   rank.assignment.spec.rank,
+                                   owner,
+                                   channel_variable));
+    }
 }
 
 /// Gloo writes to dead peers without MSG_NOSIGNAL; exec gives the default back to other programs.
@@ -191,13 +221,25 @@ World world_of(const Assignment& assignment, int control) {
   world.size = job.size;
   world.local_rank = assignment.spec.local_rank;
   world.local_size = job.local_size;
+  world.node_rank = job.node_rank;
+  world.node_count = job.node_count;
+  world.master_addr = job.master_address;
+  world.master_port = job.master_port;
   world.attempt = job.attempt;
   world.threads = job.threads;
   world.source = "muster";
   world.timeout = std::chrono::milliseconds(job.group_timeout_ms);
   world.extra = assignment.spec.extra;
-  world.store = std::make_shared<ControlStore>(control);
+  if (job.node_count == 1)
+    world.store = std::make_shared<ControlStore>(control);
   return world;
+}
+
+/// Maps the status page and makes the world.
+void take_place(Rank& rank) {
+  rank.page = StatusPage::map(Blob::adopt(rank.fds.page));
+  rank.world = world_of(rank.assignment, rank.fds.control);
+  own_slot()->linked = true;
 }
 
 void settle_in(Rank& rank, Birth birth) {
@@ -211,14 +253,11 @@ void settle_in(Rank& rank, Birth birth) {
       throw SystemError("changing to the rank's directory " + cwd, errno);
     set_threads(rank.assignment.job.threads);
   }
-  rank.page = StatusPage::map(Blob::adopt(rank.fds.page));
-  rank.world = world_of(rank.assignment, rank.fds.control);
+  take_place(rank);
 }
 
-/// Everything that may throw in a rank; what does is reported by on_terminate.
-void work(Rank& rank, Birth birth) {
-  settle_in(rank, birth);
-  fault_point("rank-start", rank.assignment.spec.rank);
+/// The launched function, from its arguments to its result.
+void work(Rank& rank) {
   RankSlot* slot = own_slot();
   const JobPart& job = rank.assignment.job;
   const auto thunk = reinterpret_cast<detail::Thunk>(address_of(job.thunk));
@@ -248,26 +287,87 @@ void prepare_process() {
 } // namespace
 
 void run_rank(RankFds fds, Birth birth) noexcept {
-  static Rank rank;
+  Rank& rank = the_rank();
   rank.fds = fds;
   this_rank = &rank;
   prepare_process();
-  struct Start {
-    Birth birth;
-  } start{birth};
+  // Everything that may throw; what does is reported by on_terminate.
   call_without_unwinding(
       [](void* data) {
-        rank.assignment = receive_assignment(rank.fds.control);
-        work(rank, static_cast<Start*>(data)->birth);
+        Rank& self = *this_rank;
+        self.assignment = receive_assignment(self.fds.control);
+        settle_in(self, *static_cast<Birth*>(data));
+        fault_point("rank-start", self.assignment.spec.rank);
+        work(self);
       },
-      &start);
+      &birth);
   leave(0);
+}
+
+void join_job(RankFds fds) {
+  Rank& rank = the_rank();
+  rank.fds = fds;
+  rank.assignment = decode<Assignment>(Blob::adopt(fds.assignment));
+  this_rank = &rank;
+  take_place(rank);
+  claim_slot(rank);
+  rank.terminate_before = std::get_terminate();
+  prepare_process();
+  std::atexit([] { run_callbacks(); });
+}
+
+const World* joined_world() noexcept {
+  return joined_part() == Part::function || this_rank->inside_launch ? nullptr : &this_rank->world;
+}
+
+Part joined_part() noexcept { return this_rank ? this_rank->assignment.job.part : Part::function; }
+
+void become_rank(const Work& wanted) {
+  const JobPart& job = this_rank->assignment.job;
+  for (const auto& [theirs, here] : {std::pair(&job.thunk, &wanted.thunk),
+                                     std::pair(&job.function, &wanted.function)})
+    if (theirs->build_id != here->build_id || theirs->offset != here->offset)
+      throw UsageError(fmt::format(
+          "rank {} of a SubprocessLauncher came to another launch than its launcher's (function at "
+          "{:#x} of {}, not {:#x} of {}): the first launch of main must be the same in both; use "
+          "SpawnLauncher for more than one",
+          this_rank->world.rank,
+          here->offset,
+          here->module,
+          theirs->offset,
+          theirs->module));
+  this_rank->inside_launch = true;
+  call_without_unwinding([](void*) { work(*this_rank); }, nullptr);
+  leave(0);
+}
+
+LaunchInside::LaunchInside() noexcept {
+  if (this_rank) {
+    this_rank->inside_launch = true;
+    own_slot()->phase = Phase::running;
+  }
+}
+
+LaunchInside::~LaunchInside() {
+  if (this_rank) {
+    this_rank->inside_launch = false;
+    own_slot()->phase = Phase::returned;
+  }
+}
+
+void tell_failure(const std::exception& error) noexcept {
+  if (joined_part() == Part::function)
+    return;
+  Failure failure{demangled(&typeid(error)), error.what()};
+  failure.peer_lost = says_peer_lost(failure.type, failure.message);
+  send_message(this_rank->fds.control, Kind::failure, pack(failure), false);
 }
 
 void prepare_for_ranks() noexcept { omp_set_threads(); }
 
 std::string to_variable(const RankFds& fds) {
-  return fmt::format("{},{},{},{}", fds.control, fds.arguments, fds.page, fds.result);
+  return fmt::format(
+      "{},{},{},{},{}", fds.control, fds.page, fds.arguments, fds.result, fds.assignment);
 }
 
 RankFds fds_from_variable(const std::string& text) {
@@ -275,9 +375,9 @@ RankFds fds_from_variable(const std::string& text) {
   const char* at = text.data();
   const char* end = at + text.size();
   bool good = true;
-  for (int* fd : {&fds.control, &fds.arguments, &fds.page, &fds.result}) {
+  for (int* fd : {&fds.control, &fds.page, &fds.arguments, &fds.result, &fds.assignment}) {
     const auto [next, error] = std::from_chars(at, end, *fd);
-    good = good && error == std::errc() && ::fcntl(*fd, F_SETFD, FD_CLOEXEC) == 0;
+    good = good && error == std::errc() && (*fd == -1 || ::fcntl(*fd, F_SETFD, FD_CLOEXEC) == 0);
     at = next < end ? next + 1 : end;
   }
   if (!good)
@@ -303,7 +403,7 @@ namespace muster {
 bool in_rank() noexcept { return process::is_rank(); }
 
 void at_rank_exit(std::function<void()> callback) {
-  if (!process::this_rank)
+  if (!process::is_rank())
     throw UsageError("at_rank_exit outside of a rank: use std::atexit, or a destructor");
   const std::lock_guard lock(process::this_rank->mutex);
   process::this_rank->callbacks.push_back(std::move(callback));

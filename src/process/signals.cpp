@@ -5,32 +5,28 @@
 #include <cstdint>
 #include <mutex>
 
-#include <signal.h>
 #include <unistd.h>
 
 namespace muster::process {
 
 namespace {
 
-constexpr int watched[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 constexpr int most_watches = 64;
 
 // What a signal handler may touch: lock-free atomics, of the whole process as dispositions are.
 std::atomic<int> wakes[most_watches]; // eventfd + 1; 0: free
-std::atomic<long> total = 0;
-std::atomic<int> last = 0;
+std::atomic<long> totals[NSIG];
 
 // Guarded by the mutex.
 std::mutex mutex;
-int watches = 0;  // that live
-int handling = 0; // of these, with signal handling
+int watches = 0;    // that live
+int handling[NSIG]; // of these, by signal
 struct sigaction before[NSIG];
 bool installed[NSIG];
 
 void on_signal(int signal) {
   const int saved = errno;
-  last = signal;
-  ++total;
+  ++totals[signal];
   const std::uint64_t one = 1;
   for (const auto& wake : wakes)
     if (const int fd = wake.load()) [[maybe_unused]]
@@ -57,43 +53,38 @@ void restore(int signal) {
 
 } // namespace
 
-SignalWatch::SignalWatch(bool enabled, int wake) : enabled_(enabled) {
+SignalWatch::SignalWatch(const std::vector<int>& signals, int wake) : signals_(signals) {
   const std::lock_guard lock(mutex);
-  seen_ = total;
-  if (++watches == 1)
-    install(SIGCHLD, SIG_IGN, SIG_DFL);
-  if (!enabled)
-    return;
-  ++handling;
+  for (const int signal : signals_)
+    seen_[static_cast<std::size_t>(signal)] = totals[signal];
   for (int i = 0; i < most_watches && slot_ < 0; ++i)
     if (wakes[i] == 0) {
       wakes[i] = wake + 1;
       slot_ = i;
     }
-  for (const int signal : watched)
-    if (!installed[signal])
+  for (const int signal : signals_)
+    if (++handling[signal] == 1)
       install(signal, SIG_DFL, on_signal);
+  if (++watches == 1 && handling[SIGCHLD] == 0)
+    install(SIGCHLD, SIG_IGN, SIG_DFL);
 }
 
 SignalWatch::~SignalWatch() {
   const std::lock_guard lock(mutex);
   if (slot_ >= 0)
     wakes[slot_] = 0;
+  for (const int signal : signals_)
+    if (--handling[signal] == 0)
+      restore(signal);
   if (--watches == 0)
     restore(SIGCHLD);
-  if (enabled_ && --handling == 0)
-    for (const int signal : watched)
-      restore(signal);
 }
 
-int SignalWatch::take(int& latest) noexcept {
-  if (!enabled_)
-    return 0;
-  const long now = total;
-  const auto count = static_cast<int>(now - seen_);
-  seen_ = now;
-  if (count > 0)
-    latest = last;
+int SignalWatch::take(int signal) noexcept {
+  long& seen = seen_[static_cast<std::size_t>(signal)];
+  const long now = totals[signal];
+  const auto count = static_cast<int>(now - seen);
+  seen = now;
   return count;
 }
 

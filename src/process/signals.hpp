@@ -1,25 +1,30 @@
 #pragma once
 
+#include <array>
+#include <vector>
+
+#include <signal.h>
+
 namespace muster::process {
 
-/// While one of these lives, INT, TERM, HUP and QUIT are counted instead of ending this process,
-/// where their disposition is the default one; and SIGCHLD is not ignored, which would lose exit
-/// statuses. The last one to go puts back what was there. Counted, so launches may overlap.
+/// While one of these lives, chosen signals are counted instead of ending this process, where their
+/// disposition is the default one; and SIGCHLD is not ignored, which would lose exit statuses. The
+/// last one to go puts back what was there. Counted, so launches may overlap.
 class SignalWatch {
 public:
   /// `wake` is an eventfd that each signal writes to.
-  SignalWatch(bool enabled, int wake);
+  SignalWatch(const std::vector<int>& signals, int wake);
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
   ~SignalWatch();
 
-  /// Signals that came since the last call; `latest` is set if there was one.
-  int take(int& latest) noexcept;
+  /// How often `signal` came since the last call for it.
+  int take(int signal) noexcept;
 
 private:
-  bool enabled_;
+  std::vector<int> signals_;
   int slot_ = -1;
-  long seen_ = 0;
+  std::array<long, NSIG> seen_ = {};
 };
 
 } // namespace muster::process

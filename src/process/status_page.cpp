@@ -65,6 +65,8 @@ StatusPage StatusPage::map(Blob blob) {
 }
 
 std::string describe(const RankSlot& slot) {
+  if (!slot.linked)
+    return "";
   static constexpr const char* names[] = {"starting", "decoding arguments", "running", "returned"};
   std::string text = names[static_cast<int>(slot.phase.load())];
   if (const auto step = slot.step.load())

@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -16,6 +15,7 @@
 #include "channel.hpp"
 #include "pidfd.hpp"
 #include "program.hpp"
+#include "symbolize.hpp"
 #include "sys.hpp"
 
 namespace muster::process {
@@ -24,9 +24,10 @@ namespace {
 
 constexpr auto echo_patience = std::chrono::milliseconds(100);
 constexpr auto dies_after_kill_within = std::chrono::seconds(10);
+constexpr auto console_patience = std::chrono::seconds(1); // for a console after a stop
 
 /// What an epoll event is about, packed into its 64 bits.
-enum class About : std::uint64_t { process, channel, guardian, wake };
+enum class About : std::uint64_t { process, channel, guardian, news, logs, input };
 
 constexpr std::uint64_t tag(About about, std::size_t index = 0) {
   return static_cast<std::uint64_t>(about) << 32 | index;
@@ -43,22 +44,18 @@ std::string kernel_state(pid_t pid);
 
 } // namespace
 
-Supervisor::Supervisor(const LaunchOptions& options, const StatusPage& page, std::string token)
+Supervisor::Supervisor(const LaunchOptions& options, Attempt attempt)
     : options_(options),
-      page_(page),
-      token_(std::move(token)),
+      attempt_(attempt),
       epoll_(sys::checked("epoll_create1", [] { return ::epoll_create1(EPOLL_CLOEXEC); })),
-      wake_(sys::checked("eventfd", [] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); })),
       store_([this](std::size_t rank, StoreReply reply) {
         send(rank, Kind::store_reply, pack(reply));
       }) {
-  watch(wake_.get(), tag(About::wake), EPOLLIN);
-  signals_ = std::make_unique<SignalWatch>(!options.stop_signals.empty(), wake_.get());
-  on_stop_ =
-      std::make_unique<std::stop_callback<std::function<void()>>>(options.stop, [fd = wake_.get()] {
-        const std::uint64_t one = 1;
-        [[maybe_unused]] const ssize_t done = ::write(fd, &one, sizeof one);
-      });
+  watch(attempt_.interrupts.fd(), tag(About::news), EPOLLIN);
+  if (attempt_.logs)
+    watch(attempt_.logs->fd(), tag(About::logs), EPOLLIN);
+  if (attempt_.input)
+    watch(attempt_.input->fd(), tag(About::input), EPOLLIN);
 }
 
 /// Ranks are only left here when an exception ended run().
@@ -102,7 +99,11 @@ void Supervisor::take_charge(std::vector<Child> children, const std::vector<Rank
     members_.push_back({std::move(children[i])});
   }
   alive_ = members_.size();
-  start_limit_ = now + options_.start_timeout;
+  awake_since_ = monotonic_ns();
+  if (attempt_.part != Part::program)
+    start_limit_ = now + options_.start_timeout;
+  if (options_.hang_timeout)
+    hang_check_ = now + *options_.hang_timeout;
   if (options_.timeout)
     job_limit_ = now + *options_.timeout;
   for (std::size_t i = 0; i < members_.size(); ++i) {
@@ -114,8 +115,8 @@ void Supervisor::take_charge(std::vector<Child> children, const std::vector<Rank
 
 JobReport Supervisor::run(std::vector<Child> children, const std::vector<RankSpec>& ranks) {
   take_charge(std::move(children), ranks);
-  on_wake(); // a stop that came before now
-  while (alive_ > 0)
+  on_news(); // what came before now
+  while (alive_ > 0 || !output_done())
     turn();
   std::vector<ino_t> channels;
   std::vector<pid_t> pids;
@@ -123,10 +124,26 @@ JobReport Supervisor::run(std::vector<Child> children, const std::vector<RankSpe
     channels.push_back(member.child.channel);
     pids.push_back(member.child.pid);
   }
-  orphans_.run(token_, channels, pids);
+  orphans_.run(attempt_.token, channels, pids);
   if (callback_error_)
     std::rethrow_exception(callback_error_);
+  finish_output();
+  report_.exit_code_rule = options_.exit_code;
   return std::move(report_);
+}
+
+bool Supervisor::output_done() const { return !attempt_.logs || attempt_.logs->idle(); }
+
+void Supervisor::finish_output() {
+  if (!attempt_.logs)
+    return;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    if (!report(i).succeeded())
+      report(i).log_tail = attempt_.logs->tail(i);
+    report(i).log_files = attempt_.logs->files(i);
+  }
+  const auto notes = attempt_.logs->notes();
+  report_.notes.insert(report_.notes.end(), notes.begin(), notes.end());
 }
 
 /// One turn of the loop: wait, take in everything that has happened, then judge it together, so
@@ -147,7 +164,9 @@ void Supervisor::turn() {
 
 int Supervisor::wait_ms() const {
   std::optional<Clock::time_point> next = store_.deadline();
-  for (const auto& limit : {echo_over_, start_limit_, job_limit_, stage_over_})
+  const auto logs = attempt_.logs ? attempt_.logs->deadline() : std::nullopt;
+  for (const auto& limit :
+       {logs, echo_over_, start_limit_, job_limit_, hang_check_, stage_over_, output_over_})
     if (limit && (!next || *limit < *next))
       next = limit;
   if (!next)
@@ -159,8 +178,12 @@ int Supervisor::wait_ms() const {
 void Supervisor::on_event(std::uint64_t about, std::uint32_t events) {
   const std::size_t i = about & 0xffffffff;
   switch (static_cast<About>(about >> 32)) {
-  case About::wake:
-    return on_wake();
+  case About::news:
+    return on_news();
+  case About::logs:
+    return attempt_.logs->turn();
+  case About::input:
+    return attempt_.input->turn();
   case About::guardian:
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, guardian_->pidfd(), nullptr);
     return watch_guardian();
@@ -173,25 +196,54 @@ void Supervisor::on_event(std::uint64_t about, std::uint32_t events) {
   }
 }
 
-/// A signal, or the stop token.
-void Supervisor::on_wake() {
-  std::uint64_t count = 0;
-  [[maybe_unused]] const ssize_t done = ::read(wake_.get(), &count, sizeof count);
-  int latest = 0;
-  const int signals = signals_->take(latest);
-  if (signals == 0 && !options_.stop.stop_requested())
+/// Signals, or the stop token.
+void Supervisor::on_news() {
+  const Interrupts::News news = attempt_.interrupts.take();
+  if (news.children) {
+    std::vector<pid_t> ranks;
+    for (const Member& member : members_)
+      ranks.push_back(member.child.pid);
+    reap_strangers(ranks);
+  }
+  pass_on(news.forward);
+  if (news.suspend)
+    suspend();
+  if (news.stops == 0 && !news.token)
     return;
-  if (stage_ != Stage::running) {
-    if (signals > 0)
-      kill(); // a second signal: at once
+  if (stage_ != Stage::running || alive_ == 0) {
+    if (news.stops > 0) { // a second signal: at once
+      kill();
+      output_over_ = Clock::now();
+    }
     return;
   }
   report_.stopped = true;
-  report_.signal = latest;
-  stop(signals > 0 ? fmt::format("stopped by {}", to_string(ExitStatus::signaled(latest)))
-                   : "stopped by its stop token");
-  if (signals > 1)
+  report_.signal = news.latest;
+  stop(news.stops > 0 ? fmt::format("stopped by {}", to_string(ExitStatus::signaled(news.latest)))
+                      : "stopped by its stop token");
+  if (news.stops > 1)
     kill();
+}
+
+/// To the rank's own process only: what it started may not know the signal, and would die of it.
+void Supervisor::pass_on(const std::vector<int>& signals) {
+  for (const int signal : signals)
+    for (const Member& member : members_)
+      if (!member.ended)
+        pidfd_signal(member.child.pidfd.get(), signal);
+}
+
+/// Ctrl-Z: the ranks are in process groups of their own, so they are stopped, and continued, here.
+void Supervisor::suspend() {
+  const auto to_all = [this](int signal) {
+    for (const Member& member : members_)
+      if (!member.ended)
+        ::kill(-member.child.pid, signal);
+  };
+  to_all(SIGSTOP);
+  ::kill(::getpid(), SIGSTOP);
+  to_all(SIGCONT);
+  awake_since_ = monotonic_ns();
 }
 
 void Supervisor::read_channel(std::size_t i) {
@@ -210,7 +262,8 @@ void Supervisor::read_channel(std::size_t i) {
       store_.handle(i, unpack<StoreRequest>(message->body), Clock::now());
     } else if (message->kind == Kind::failure && !member.failure) {
       member.failure = unpack<Failure>(message->body);
-      (member.failure->peer_lost ? echoes_ : suspects_).push_back(i);
+      if (attempt_.part != Part::program) // a program may still end well
+        (member.failure->peer_lost ? echoes_ : suspects_).push_back(i);
     }
   }
 }
@@ -265,31 +318,53 @@ void Supervisor::reap(std::size_t i) {
   member.child.pidfd.reset();
   member.ended = true;
   --alive_;
+  if (attempt_.logs)
+    attempt_.logs->rank_ended(i);
+  if (attempt_.input)
+    attempt_.input->rank_ended(i);
+  if (alive_ == 0 && stage_ != Stage::running && report_.stopped)
+    output_over_ = Clock::now() + console_patience;
   describe_end(i, ours ? exit_status(info) : ExitStatus::exited(255));
 }
 
 void Supervisor::describe_end(std::size_t i, ExitStatus status) {
   RankReport& rank = report(i);
   const Member& member = members_[i];
+  const bool program = attempt_.part == Part::program;
   rank.ended = Clock::now() - began_;
+  rank.ready = slot(i).phase.load() >= Phase::running ||
+               (program && rank.ended - rank.started >= options_.ready_after);
   const bool first = report_.first == static_cast<int>(i);
   if (!first) // the first failure was described when it was found
-    rank.phase = describe(*page_.slot(static_cast<std::size_t>(rank.local_rank)));
-  rank.status = member.failure ? ExitStatus::exited(1) : status;
-  const bool whole = status.success() && !member.failure && Reader::complete(rank.result);
+    rank.phase = describe(slot(i));
+  rank.status = member.failure && !program ? ExitStatus::exited(1) : status;
+  const bool whole = status.success() &&
+                     (program || (!member.failure && Reader::complete(rank.result)));
   if (whole) {
     rank.outcome = Outcome::succeeded;
-  } else if (!first) {
-    rank.outcome = Outcome::victim; // until it is judged
-    if (status.success() && !member.failure)
-      rank.message = "it ended before its function returned";
-    if (stage_ == Stage::running && !member.failure)
-      suspects_.push_back(i);
+    return;
   }
-  if (member.failure && rank.exception_type.empty() && rank.message.empty()) {
-    rank.exception_type = member.failure->type;
-    rank.message = member.failure->message;
-  }
+  take_failure(i);
+  if (first)
+    return;
+  rank.outcome = Outcome::victim; // until it is judged
+  if (status.success() && !member.failure)
+    rank.message = "it ended before its function returned";
+  if (attempt_.logs)
+    rank.log_tail = attempt_.logs->tail(i); // hints are found there
+  attempt_.diagnosis.explain(rank, i, stage_ != Stage::running);
+  if (stage_ == Stage::running && (program || !member.failure))
+    (member.failure && member.failure->peer_lost ? echoes_ : suspects_).push_back(i);
+}
+
+/// What the rank said of its own failure.
+void Supervisor::take_failure(std::size_t i) {
+  RankReport& rank = report(i);
+  const auto& failure = members_[i].failure;
+  if (!failure || !rank.exception_type.empty() || !rank.message.empty())
+    return;
+  rank.exception_type = failure->type;
+  rank.message = failure->message;
 }
 
 /// Picks the first failure among those of this turn: a death by signal before an exit, and any of
@@ -312,16 +387,14 @@ void Supervisor::judge() {
 
 void Supervisor::declare_first(std::size_t i) {
   RankReport& rank = report(i);
-  const Member& member = members_[i];
   report_.first = static_cast<int>(i);
   rank.outcome = Outcome::failed;
-  rank.phase = describe(*page_.slot(static_cast<std::size_t>(rank.local_rank)));
-  if (member.failure) {
-    rank.exception_type = member.failure->type;
-    rank.message = member.failure->message;
+  if (!members_[i].ended) { // it has told of its failure, and is about to end
+    rank.phase = describe(slot(i));
     rank.status = ExitStatus::exited(1);
+    rank.ended = Clock::now() - began_;
+    take_failure(i);
   }
-  rank.ended = Clock::now() - began_;
   try {
     if (options_.on_failure)
       options_.on_failure(rank);
@@ -335,6 +408,7 @@ void Supervisor::stop(const std::string& why) {
   report_.reason = why;
   start_limit_.reset();
   job_limit_.reset();
+  hang_check_.reset();
   echo_over_.reset();
   if (alive_ == 0) {
     stage_ = Stage::killing;
@@ -384,13 +458,17 @@ void Supervisor::give_up() {
   }
 }
 
+std::vector<std::size_t> Supervisor::running() const {
+  std::vector<std::size_t> all;
+  for (std::size_t i = 0; i < members_.size(); ++i)
+    if (!members_[i].ended)
+      all.push_back(i);
+  return all;
+}
+
 std::vector<std::size_t> Supervisor::not_started() const {
-  std::vector<std::size_t> late;
-  for (std::size_t i = 0; i < members_.size(); ++i) {
-    const auto local = static_cast<std::size_t>(report_.ranks[i].local_rank);
-    if (!members_[i].ended && page_.slot(local)->phase.load() < Phase::running)
-      late.push_back(i);
-  }
+  std::vector<std::size_t> late = running();
+  std::erase_if(late, [&](std::size_t i) { return slot(i).phase.load() >= Phase::running; });
   return late;
 }
 
@@ -399,37 +477,95 @@ std::string Supervisor::list(const std::vector<std::size_t>& members) const {
   std::string text;
   for (const std::size_t i : members) {
     const RankReport& rank = report_.ranks[i];
-    text += fmt::format("{}rank {} (pid {}, {})",
+    const std::string doing = describe(slot(i));
+    text += fmt::format("{}rank {} (pid {}{}{})",
                         text.empty() ? "" : ", ",
                         rank.rank,
                         rank.pid,
-                        describe(*page_.slot(static_cast<std::size_t>(rank.local_rank))));
+                        doing.empty() ? "" : ", ",
+                        doing);
   }
   return text;
 }
 
 void Supervisor::on_time(Clock::time_point now) {
   store_.expire(now);
-  if (alive_ > 0 && start_limit_ && now >= *start_limit_) {
-    start_limit_.reset();
-    if (const auto late = not_started(); !late.empty()) {
-      report_.timed_out = true;
-      stop(fmt::format("not all functions were entered within {} ms: {}",
-                       options_.start_timeout.count(),
-                       list(late)));
-    }
-  }
-  if (alive_ > 0 && job_limit_ && now >= *job_limit_) {
-    std::vector<std::size_t> left;
-    for (std::size_t i = 0; i < members_.size(); ++i)
-      if (!members_[i].ended)
-        left.push_back(i);
+  if (attempt_.logs && attempt_.logs->deadline() <= now)
+    attempt_.logs->turn();
+  if (output_over_ && now >= *output_over_ && alive_ == 0)
+    attempt_.logs ? attempt_.logs->give_up_console() : void();
+  if (alive_ == 0)
+    return;
+  if (start_limit_ && now >= *start_limit_)
+    check_start();
+  if (job_limit_ && now >= *job_limit_) {
     report_.timed_out = true;
-    stop(
-        fmt::format("the job did not end within {} ms: {}", options_.timeout->count(), list(left)));
+    stop(fmt::format(
+        "the job did not end within {} ms: {}", options_.timeout->count(), list(running())));
   }
-  if (alive_ > 0 && stage_over_ && now >= *stage_over_)
+  if (hang_check_ && now >= *hang_check_)
+    check_progress(now);
+  if (stage_over_ && now >= *stage_over_)
     stage_ == Stage::terminating ? kill() : give_up();
+}
+
+void Supervisor::check_start() {
+  start_limit_.reset();
+  const auto late = not_started();
+  if (late.empty())
+    return;
+  report_.timed_out = true;
+  stop(fmt::format("not all functions were entered within {} ms: {}",
+                   options_.start_timeout.count(),
+                   list(late)));
+}
+
+/// Ends the job if no rank has made progress for the hang timeout.
+void Supervisor::check_progress(Clock::time_point now) {
+  std::int64_t latest = awake_since_;
+  std::vector<std::size_t> known = running();
+  std::erase_if(known, [&](std::size_t i) { return !slot(i).linked; });
+  if (known.empty()) {
+    hang_check_.reset();
+    report_.notes.push_back(
+        "the hang timeout had no effect: the ranks' program does not link muster, so whether it makes "
+        "progress is not known");
+    return;
+  }
+  for (const std::size_t i : known)
+    latest = std::max(latest, slot(i).last_progress.load());
+  const auto idle = std::chrono::nanoseconds(monotonic_ns() - latest);
+  if (idle < *options_.hang_timeout)
+    hang_check_ = now + std::chrono::ceil<std::chrono::milliseconds>(*options_.hang_timeout - idle);
+  else
+    declare_hang(known);
+}
+
+/// Of the ranks that do not progress, those are behind that have begun the fewest collectives, or
+/// are in none while others wait.
+void Supervisor::declare_hang(const std::vector<std::size_t>& stuck) {
+  const auto place = [&](std::size_t i) {
+    return std::pair(slot(i).collectives.load(), slot(i).in_flight_since.load() != 0);
+  };
+  const auto least = *std::min_element(stuck.begin(), stuck.end(), [&](auto a, auto b) {
+    return place(a) < place(b);
+  });
+  std::vector<std::size_t> behind;
+  std::vector<std::size_t> waiting;
+  for (const std::size_t i : stuck)
+    (place(i) == place(least) ? behind : waiting).push_back(i);
+  constexpr std::size_t most_stacks = 4;
+  for (std::size_t k = 0; k < std::min(behind.size(), most_stacks); ++k)
+    report(behind[k]).backtrace = stack_of(report(behind[k]).pid);
+  report_.timed_out = true;
+  const auto seconds = std::chrono::duration<double>(*options_.hang_timeout).count();
+  stop(fmt::format("no rank has made progress for {} s: {} {}{}{}",
+                   seconds,
+                   list(behind),
+                   waiting.empty() ? (behind.size() == 1 ? "hangs" : "all stand at the same place")
+                                   : (behind.size() == 1 ? "is behind" : "are behind"),
+                   waiting.empty() ? "" : "; waiting: ",
+                   list(waiting)));
 }
 
 namespace {

@@ -12,27 +12,41 @@
 #include <vector>
 
 #include "birth.hpp"
+#include "diagnosis.hpp"
 #include "guardian.hpp"
-#include "signals.hpp"
+#include "input_pump.hpp"
+#include "interrupts.hpp"
+#include "log_pump.hpp"
 #include "store_server.hpp"
 #include "sweep.hpp"
 
 namespace muster::process {
 
-/// Watches the ranks of one job from the thread that launched them: pidfds, control channels,
+/// What a supervisor works with, besides the ranks' processes.
+struct Attempt {
+  Part part = {};
+  const StatusPage& page;
+  const std::string& token;
+  Interrupts& interrupts;
+  Diagnosis& diagnosis;
+  LogPump* logs = nullptr;    // none: ranks write where the launcher writes
+  InputPump* input = nullptr; // none: ranks do not read what the launcher reads
+};
+
+/// Watches the ranks of one attempt from the thread that launched them: pidfds, control channels,
 /// signals and deadlines in one epoll loop, for every start method. Serves the job's store.
 class Supervisor {
 public:
   using Clock = std::chrono::steady_clock;
 
   /// Throws SystemError.
-  Supervisor(const LaunchOptions& options, const StatusPage& page, std::string token);
+  Supervisor(const LaunchOptions& options, Attempt attempt);
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
   ~Supervisor();
 
   /// What forked ranks must close.
-  std::vector<int> fds() const { return {epoll_.get(), wake_.get()}; }
+  int fd() const noexcept { return epoll_.get(); }
 
   /// Blocks until every rank has ended. `ranks` are the children's specs, in the same order.
   JobReport run(std::vector<Child> children, const std::vector<RankSpec>& ranks);
@@ -54,7 +68,11 @@ private:
   void turn();
   void on_event(std::uint64_t tag, std::uint32_t events);
   void on_time(Clock::time_point now);
-  void on_wake();
+  void on_news();
+  void pass_on(const std::vector<int>& signals);
+  void suspend();
+  bool output_done() const;
+  void finish_output();
   void read_channel(std::size_t i);
   void flush_outbox(std::size_t i);
   void send(std::size_t i, Kind kind, std::string body);
@@ -62,22 +80,24 @@ private:
   void describe_end(std::size_t i, ExitStatus status);
   void judge();
   void declare_first(std::size_t i);
+  void take_failure(std::size_t i);
   void stop(const std::string& why);
   void terminate();
   void kill();
   void give_up();
+  void check_start();
+  void check_progress(Clock::time_point now);
+  void declare_hang(const std::vector<std::size_t>& lagging);
+  std::vector<std::size_t> running() const;
   std::vector<std::size_t> not_started() const;
   std::string list(const std::vector<std::size_t>& members) const;
   RankReport& report(std::size_t i) { return report_.ranks[i]; }
+  RankSlot& slot(std::size_t i) const { return *attempt_.page.slot(i); }
 
   const LaunchOptions& options_;
-  const StatusPage& page_;
-  std::string token_;
+  Attempt attempt_;
   Clock::time_point began_ = Clock::now();
   Fd epoll_;
-  Fd wake_; // an eventfd: signals and the stop token
-  std::unique_ptr<SignalWatch> signals_;
-  std::unique_ptr<std::stop_callback<std::function<void()>>> on_stop_;
   OrphanSweep orphans_;
   std::shared_ptr<Guardian> guardian_;
   StoreServer store_;
@@ -91,7 +111,10 @@ private:
   std::optional<Clock::time_point> echo_over_;   // then an echo is the cause after all
   std::optional<Clock::time_point> start_limit_; // every function must be entered by then
   std::optional<Clock::time_point> job_limit_;
-  std::optional<Clock::time_point> stage_over_; // grace, or the wait after KILL
+  std::optional<Clock::time_point> hang_check_;  // the earliest moment at which ranks may hang
+  std::optional<Clock::time_point> stage_over_;  // grace, or the wait after KILL
+  std::optional<Clock::time_point> output_over_; // nobody reads the console; nobody is waited for
+  std::int64_t awake_since_ = 0;                 // ns of CLOCK_MONOTONIC
 };
 
 } // namespace muster::process

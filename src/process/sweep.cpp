@@ -109,6 +109,13 @@ Subreaper::~Subreaper() {
     ::prctl(PR_SET_CHILD_SUBREAPER, flag_before);
 }
 
+void reap_strangers(const std::vector<pid_t>& ranks) {
+  siginfo_t info;
+  for (const pid_t child : children_of_main_thread())
+    if (!contains(ranks, child))
+      ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG);
+}
+
 OrphanSweep::OrphanSweep() : before_(children_of_main_thread()) {}
 
 void OrphanSweep::run(const std::string& token,

@@ -17,6 +17,10 @@ public:
   ~Subreaper();
 };
 
+/// Reaps dead children of the main thread that are not among `ranks`: orphans that came to this
+/// process. Only for a process that has no other children of its own.
+void reap_strangers(const std::vector<pid_t>& ranks);
+
 /// Finds, when a job is over, what its ranks left behind and this process, as the subreaper, got.
 class OrphanSweep {
 public:

@@ -11,6 +11,8 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <fmt/format.h>
 
+#include "process/rank.hpp"
+
 namespace muster {
 
 namespace {
@@ -41,6 +43,11 @@ at::Device choose_device(const std::string& name, const World& world) {
                   world.rank,
                   world.local_rank,
                   count));
+}
+
+/// True if this process leaves by _exit, without waiting for threads, when its function is done.
+bool ends_with_its_function() {
+  return in_rank() && process::joined_part() != process::Part::program;
 }
 
 const World& require(const World* world, const char* what) {
@@ -146,7 +153,7 @@ void StrategyInRank::leave() {
   strategy_->teardown();
   strategy_->release();
   if (strategy_->group_)
-    in_rank() ? strategy_->group_->leave() : strategy_->group_->close();
+    ends_with_its_function() ? strategy_->group_->leave() : strategy_->group_->close();
   let_go();
 }
 

@@ -16,10 +16,13 @@ using namespace std::chrono_literals;
 
 namespace {
 
+/// Every way to start a muster program's ranks; see worker.cpp.
+constexpr const char* every_kind[] = {"spawn", "fork", "forkserver", "subprocess", "run"};
+
 /// A worker program with a mark in its environment, which all its descendants inherit.
 class Worker {
 public:
-  Worker(muster::StartMethod method, int nprocs, const char* mode, const char* fault = nullptr) {
+  Worker(const std::string& kind, int nprocs, const char* mode, const char* fault = nullptr) {
     static int count = 0;
     mark_ = fmt::format("MUSTER_TEST_MARK={}.{}.", ::getpid(), ++count);
     int out[2];
@@ -32,13 +35,16 @@ public:
     if (fault)
       environment.push_back(std::string("MUSTER_FAULT=") + fault);
     const std::string number = std::to_string(nprocs);
-    const char* argv[] = {MUSTER_WORKER, to_string(method), number.c_str(), mode, nullptr};
+    std::vector<const char*> argv;
+    if (kind == "run")
+      argv = {MUSTER_COMMAND, "run", "-n", number.c_str(), "--shutdown-timeout", "1", "--prefix", ""};
+    argv.insert(argv.end(), {MUSTER_WORKER, kind.c_str(), number.c_str(), mode, nullptr});
     std::vector<char*> envp;
     for (std::string& variable : environment)
       envp.push_back(variable.data());
     envp.push_back(nullptr);
     REQUIRE(::posix_spawn(
-                &pid_, MUSTER_WORKER, &actions, nullptr, const_cast<char**>(argv), envp.data()) ==
+                &pid_, argv[0], &actions, nullptr, const_cast<char**>(argv.data()), envp.data()) ==
             0);
     ::posix_spawn_file_actions_destroy(&actions);
     ::close(out[1]);
@@ -92,9 +98,9 @@ private:
 } // namespace
 
 TEST_CASE("a killed launcher leaves nothing, also no grandchild that ignores TERM", "[orphans]") {
-  for (const auto method : test::every_method) {
-    INFO(to_string(method));
-    Worker worker(method, 3, "grandchild");
+  for (const std::string kind : every_kind) {
+    INFO(kind);
+    Worker worker(kind, 3, "grandchild");
     REQUIRE(worker.says("running"));
     REQUIRE(test::eventually([&] { return worker.processes().size() >= 6; }));
     worker.kill(SIGKILL);
@@ -107,29 +113,29 @@ TEST_CASE("a killed launcher leaves nothing, also no grandchild that ignores TER
 TEST_CASE("a launcher killed at any moment of its start leaves nothing", "[orphans]") {
   std::minstd_rand random(7);
   for (int round = 0; round < 30; ++round)
-    for (const auto method : test::every_method) {
-      Worker worker(method, 4, "grandchild");
+    for (const std::string kind : every_kind) {
+      Worker worker(kind, 4, "grandchild");
       std::this_thread::sleep_for(std::chrono::microseconds(random() % 30'000));
       worker.kill(SIGKILL);
       worker.wait();
-      INFO(to_string(method) << ", round " << round);
+      INFO(kind << ", round " << round);
       REQUIRE(worker.nothing_left());
     }
 }
 
 TEST_CASE("a launcher killed between two births leaves nothing", "[orphans]") {
-  for (const auto method : {muster::StartMethod::spawn, muster::StartMethod::fork}) {
-    Worker worker(method, 4, "grandchild", "launcher-start:signal 9:3");
+  for (const std::string kind : {"spawn", "fork", "subprocess", "run"}) {
+    Worker worker(kind, 4, "grandchild", "launcher-start:signal 9:3");
     CHECK(worker.wait() == 128 + SIGKILL);
     CHECK(worker.nothing_left());
   }
 }
 
 TEST_CASE("INT, TERM, HUP end the job and the launcher, with 128 + signal", "[orphans]") {
-  for (const auto method : test::every_method)
+  for (const std::string kind : every_kind)
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-      INFO(to_string(method) << ", signal " << signal);
-      Worker worker(method, 2, "hang");
+      INFO(kind << ", signal " << signal);
+      Worker worker(kind, 2, "hang");
       REQUIRE(worker.says("running"));
       worker.kill(signal);
       CHECK(worker.wait() == 128 + signal);
@@ -138,7 +144,7 @@ TEST_CASE("INT, TERM, HUP end the job and the launcher, with 128 + signal", "[or
 }
 
 TEST_CASE("a second signal does not wait for the grace", "[orphans]") {
-  Worker worker(muster::StartMethod::forkserver, 2, "grandchild");
+  Worker worker("forkserver", 2, "grandchild");
   REQUIRE(worker.says("running"));
   worker.kill(SIGINT);
   worker.kill(SIGINT);
@@ -147,9 +153,9 @@ TEST_CASE("a second signal does not wait for the grace", "[orphans]") {
 }
 
 TEST_CASE("a failure ends everything, grandchildren that ignore TERM too", "[orphans]") {
-  for (const auto method : test::every_method) {
-    INFO(to_string(method));
-    Worker worker(method, 3, "fail");
+  for (const std::string kind : every_kind) {
+    INFO(kind);
+    Worker worker(kind, 3, "fail");
     CHECK(worker.wait() == 3);
     CHECK(worker.nothing_left());
     CHECK_THAT(worker.output(),
@@ -159,15 +165,15 @@ TEST_CASE("a failure ends everything, grandchildren that ignore TERM too", "[orp
 }
 
 TEST_CASE("a launch without init says which line is missing", "[orphans]") {
-  Worker worker(muster::StartMethod::spawn, 1, "no-init");
+  Worker worker("spawn", 1, "no-init");
   CHECK(worker.wait() == 2);
   CHECK_THAT(worker.output(),
              Catch::Contains("`muster::init(argc, argv);` the first line of main"));
 }
 
 TEST_CASE("a job that ends well leaves nothing and an ended output", "[orphans]") {
-  for (const auto method : test::every_method) {
-    Worker worker(method, 2, "finish");
+  for (const std::string kind : every_kind) {
+    Worker worker(kind, 2, "finish");
     CHECK(worker.wait() == 0);
     CHECK(worker.output() == "running\n");
     CHECK(worker.nothing_left());

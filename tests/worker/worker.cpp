@@ -1,10 +1,14 @@
-// A launcher program for tests that kill it: `worker METHOD NPROCS MODE`. Prints "running" when
-// every rank is, and leaves its ranks' fate to the one who started it.
+// A launcher program for tests: `worker KIND NPROCS MODE`. KIND is a start method of SpawnLauncher,
+// "subprocess", or "run" for a rank of `muster run`. Prints "running" when every rank is, and what
+// the launch returned.
 #include <muster/launch.hpp>
 
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
+#include <numeric>
+#include <stdexcept>
 #include <thread>
 
 #include <unistd.h>
@@ -51,16 +55,109 @@ void fail(World& world) {
   wait_for_ever();
 }
 
-int launch(const std::string& method, int nprocs, const std::string& mode) {
+// What comes back, and what does not.
+
+double scaled(World& world, double factor) { return world.rank * factor; }
+
+std::vector<std::int32_t> large(World& world, const std::vector<std::int32_t>& numbers) {
+  std::vector<std::int32_t> all = numbers;
+  for (std::int32_t& number : all)
+    number += world.rank;
+  return all;
+}
+
+std::string environment(World& world) {
+  const auto variable = [](const char* name) { return std::string(std::getenv(name)); };
+  if (variable("RANK") != std::to_string(world.rank) ||
+      variable("WORLD_SIZE") != std::to_string(world.size) ||
+      variable("LOCAL_RANK") != std::to_string(world.local_rank))
+    throw std::logic_error("the variables are not those of the world");
+  return world.source + "/" + std::to_string(world.attempt);
+}
+
+void throws(World& world) {
+  all_running(world);
+  if (world.rank == world.size - 1)
+    throw std::domain_error("the loss is not finite");
+  wait_for_ever();
+}
+
+void crashes(World& world) {
+  all_running(world);
+  if (world.rank == world.size - 1)
+    std::raise(SIGSEGV);
+  wait_for_ever();
+}
+
+void leaves_early(World& world) {
+  if (world.rank == world.size - 1)
+    std::exit(0);
+  wait_for_ever();
+}
+
+void launches(World&) { muster::SpawnLauncher(muster::StartMethod::spawn, 1).run(finish); }
+
+std::string restarted(World& world) {
+  all_running(world);
+  if (world.attempt < 2 && world.rank == world.size - 1)
+    ::_exit(7);
+  if (world.attempt < 2)
+    wait_for_ever();
+  return "attempt " + std::to_string(world.attempt);
+}
+
+template <class R>
+void print(const std::vector<R>& results) {
+  std::string line = "results";
+  for (const R& result : results)
+    if constexpr (std::is_same_v<R, std::string>)
+      line += " " + result;
+    else
+      line += " " + std::to_string(result);
+  std::puts(line.c_str());
+}
+
+int launch(muster::Launcher& launcher, const std::string& mode) {
+  if (mode == "results") {
+    print(launcher.run(scaled, 1.5));
+  } else if (mode == "large") {
+    std::vector<std::int64_t> sums;
+    for (const auto& all : launcher.run(large, std::vector<std::int32_t>(3'000'000, 1)))
+      sums.push_back(std::accumulate(all.begin(), all.end(), std::int64_t{0}));
+    print(sums);
+  } else if (mode == "environment") {
+    print(launcher.run(environment));
+  } else if (mode == "restarted") {
+    print(launcher.run(restarted));
+  } else {
+    static const std::map<std::string, void (*)(World&)> functions = {{"hang", hang},
+                                                                      {"grandchild", grandchild},
+                                                                      {"finish", finish},
+                                                                      {"fail", fail},
+                                                                      {"throw", throws},
+                                                                      {"crash", crashes},
+                                                                      {"leave", leaves_early},
+                                                                      {"nested", launches}};
+    launcher.run(functions.at(mode));
+  }
+  return 0;
+}
+
+int launch(const std::string& kind, int nprocs, const std::string& mode) {
   muster::LaunchOptions options;
   options.grace = std::chrono::seconds(1);
-  muster::SpawnLauncher launcher(muster::start_method_from(method), nprocs, options);
-  const auto function = mode == "hang"         ? hang
-                        : mode == "grandchild" ? grandchild
-                        : mode == "finish"     ? finish
-                                               : fail;
-  launcher.run(function);
-  return 0;
+  options.max_restarts = mode == "restarted" ? 2 : 0;
+  if (kind == "run") {
+    muster::SpawnLauncher launcher;
+    return launch(launcher, mode);
+  }
+  if (kind == "subprocess") {
+    muster::SubprocessLauncher launcher(muster::StartMethod::spawn, nprocs, options);
+    const int code = launch(launcher, mode);
+    return mode == "results" ? launch(launcher, mode) : code; // a second one is refused
+  }
+  muster::SpawnLauncher launcher(muster::start_method_from(kind), nprocs, options);
+  return launch(launcher, mode);
 }
 
 } // namespace

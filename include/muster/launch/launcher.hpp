@@ -8,6 +8,7 @@
 #include <optional>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace muster {
@@ -62,6 +63,9 @@ public:
 protected:
   Launcher(Launcher&&) = default;
   Launcher& operator=(Launcher&&) = default;
+
+  /// Spawns plan() with `work`. Throws if it did not succeed.
+  void start(std::variant<Work, Command> work);
 
 private:
   template <class R, class... P, class... A>

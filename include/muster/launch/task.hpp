@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace muster {
@@ -23,7 +24,8 @@ struct RankSpec {
   std::vector<int> cpus;
   /// What the rank reads from its standard input.
   std::string input = "/dev/null";
-  /// Replaces the argv of the task's Command, or of this program, for this rank. Empty: the same for all.
+  /// Replaces the argv of the task's command, or of this program where it is executed again, for
+  /// this rank. Empty: the same for all.
   std::vector<std::string> argv;
   /// Bytes by name, for the rank to read through World::extra.
   std::map<std::string, std::string> extra;
@@ -43,10 +45,16 @@ struct Work {
   Blob arguments;  ///< sealed
 };
 
-/// What a launcher starts: ranks that all do one piece of work.
+/// A program and its arguments. A name without a slash is looked up in PATH.
+struct Command {
+  std::vector<std::string> argv;
+};
+
+/// What a launcher starts: ranks that all do one piece of work, a function of this program or a
+/// program.
 struct Task {
   std::vector<RankSpec> ranks;
-  Work work;
+  std::variant<Work, Command> work;
 };
 
 } // namespace muster
