@@ -1,12 +1,17 @@
 #include "cpus.hpp"
 
+#include <muster/launch/error.hpp>
+
 #include <algorithm>
-#include <cstdint>
+#include <charconv>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
-#include <sstream>
-#include <string>
+#include <optional>
 
+#include <fmt/format.h>
+
+#include "../process/cgroup.hpp"
 #include "../process/exec.hpp"
 
 namespace muster {
@@ -14,16 +19,6 @@ namespace muster {
 namespace {
 
 constexpr double no_limit = std::numeric_limits<double>::infinity();
-
-/// cgroup v2: "max 100000" or "150000 100000".
-double quota_v2(const std::string& folder) {
-  std::ifstream file(folder + "/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (!(file >> quota >> period) || quota == "max" || period <= 0)
-    return no_limit;
-  return std::stod(quota) / period;
-}
 
 double quota_v1(const std::string& folder) {
   double quota = -1;
@@ -33,40 +28,42 @@ double quota_v1(const std::string& folder) {
   return quota > 0 && period > 0 ? quota / period : no_limit;
 }
 
-/// The smallest quota of `path` and all its ancestors under `root`.
-double smallest(const std::string& root, std::string path, double (*quota)(const std::string&)) {
-  double least = quota(root);
-  while (path.size() > 1) {
-    least = std::min(least, quota(root + path));
-    path.resize(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
-  }
+/// "max 100000" or "150000 100000".
+double quota_v2(const std::string& folder) {
+  double quota = -1;
+  double period = 0;
+  std::ifstream(folder + "/cpu.max") >> quota >> period;
+  return quota > 0 && period > 0 ? quota / period : no_limit;
+}
+
+double cgroup_quota(const std::string& root) {
+  double least = no_limit;
+  for (const process::CgroupHierarchy& hierarchy : process::cgroups_of("cpu", root))
+    for (const std::string& folder : hierarchy.folders)
+      least = std::min(least, hierarchy.version == 2 ? quota_v2(folder) : quota_v1(folder));
   return least;
 }
 
-double cgroup_quota() {
-  double least = no_limit;
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    std::istringstream parts(line);
-    std::string id;
-    std::string controllers;
-    std::string path;
-    std::getline(parts, id, ':');
-    std::getline(parts, controllers, ':');
-    std::getline(parts, path);
-    if (controllers.empty())
-      least = std::min(least, smallest("/sys/fs/cgroup", path, quota_v2));
-    else if (("," + controllers + ",").find(",cpu,") != std::string::npos)
-      least = std::min(least, smallest("/sys/fs/cgroup/cpu", path, quota_v1));
-  }
-  return least;
+std::optional<int> chosen_cpus() {
+  const char* text = std::getenv("MUSTER_CPUS");
+  if (text == nullptr || *text == '\0')
+    return std::nullopt;
+  const std::string chosen = text;
+  int cpus = 0;
+  const auto [end, error] = std::from_chars(chosen.data(), chosen.data() + chosen.size(), cpus);
+  if (error != std::errc() || end != chosen.data() + chosen.size() || cpus < 1)
+    throw UsageError(fmt::format(
+        "MUSTER_CPUS '{}': write the number of usable CPUs, 1 or more, or unset it", chosen));
+  return cpus;
 }
 
 } // namespace
 
-int usable_cpus() {
+int usable_cpus(const std::string& root) {
+  if (const auto chosen = chosen_cpus())
+    return *chosen;
   const auto allowed = static_cast<double>(process::allowed_cpus().size());
-  return std::max(1, static_cast<int>(std::min(allowed, cgroup_quota())));
+  return std::max(1, static_cast<int>(std::min(allowed, cgroup_quota(root))));
 }
 
 } // namespace muster

@@ -23,6 +23,20 @@ public:
   int exit_code() const noexcept override { return 2; }
 };
 
+/// The program that ranks are to run cannot be run. Thrown before anything was started.
+class ProgramError : public UsageError {
+public:
+  /// What a shell would exit with.
+  enum class Kind { not_found = 127, not_executable = 126 };
+
+  ProgramError(const std::string& message, Kind kind) : UsageError(message), kind_(kind) {}
+  Kind kind() const noexcept { return kind_; }
+  int exit_code() const noexcept override { return static_cast<int>(kind_); }
+
+private:
+  Kind kind_;
+};
+
 /// The operating system refused something.
 class SystemError : public Error {
 public:
