@@ -30,8 +30,6 @@ const char* limit_behind(int error) {
     return " (the system's limit on open files)";
   case ENOMEM:
     return " (memory)";
-  case E2BIG:
-    return " (arguments and environment are too long)";
   default:
     return "";
   }

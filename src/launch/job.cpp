@@ -62,7 +62,7 @@ private:
   process::Interrupts interrupts_;
   std::unique_ptr<process::LogPump> logs_;
   std::unique_ptr<process::InputPump> input_;
-  std::unique_ptr<ErrorFiles> errors_;
+  std::unique_ptr<process::ErrorFiles> errors_;
   std::vector<process::StandardFds> streams_;
 };
 
@@ -138,8 +138,13 @@ void Job::open_streams(int attempt) {
       streams_[i].input = input_->child_end(i);
   }
   errors_.reset();
-  if (part_ == Part::program)
-    errors_ = std::make_unique<ErrorFiles>(logs_ ? options_.logs->directory : "", attempt, task_.ranks);
+  if (part_ == Part::program) {
+    std::vector<int> ranks;
+    for (const RankSpec& spec : task_.ranks)
+      ranks.push_back(spec.rank);
+    errors_ = std::make_unique<process::ErrorFiles>(
+        logs_ ? options_.logs->directory : "", attempt, ranks);
+  }
 }
 
 process::JobPart Job::job_part(const JobShape& shape) const {

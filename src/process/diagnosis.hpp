@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "launch/error_file.hpp"
+#include "launch/hint.hpp"
 #include "oom.hpp"
 
 namespace muster::process {
@@ -13,13 +14,15 @@ namespace muster::process {
 /// counters, and what it wrote last.
 class Diagnosis {
 public:
-  explicit Diagnosis(const ErrorFiles* errors) : errors_(errors) {}
+  /// `errors` may be null: the ranks were given none.
+  explicit Diagnosis(const ErrorFiles* errors);
 
   /// Adds to `rank` (number `i` on this host) what is found.
   void explain(RankReport& rank, std::size_t i, bool killed_by_us);
 
 private:
-  const ErrorFiles* errors_; // none: the ranks were given none
+  const ErrorFiles* errors_;
+  HintFacts facts_;
   OomWatch oom_;
 };
 

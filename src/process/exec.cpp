@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "executable.hpp"
 #include "guardian.hpp"
 #include "newborn.hpp"
 #include "pidfd.hpp"
@@ -31,6 +32,12 @@ namespace muster::process {
 namespace {
 
 constexpr std::size_t stack_bytes = 64 * 1024;
+constexpr const char* exec_step = "exec";
+
+class ExecFailure : public SystemError {
+public:
+  ExecFailure(const std::string& text, int error) : SystemError(Whole{text}, error) {}
+};
 
 /// The stack of a child that shares our memory until it execs.
 class ChildStack {
@@ -152,7 +159,7 @@ int ExecPlan::run_child() const noexcept {
               AT_EMPTY_PATH);
   else
     ::execve(target_.path.c_str(), argv_.data(), envp_.data());
-  return failed(target_.path.empty() ? "exec of this program" : "exec of its program");
+  return failed(exec_step);
 }
 
 pid_t ExecPlan::start() const {
@@ -171,7 +178,12 @@ pid_t ExecPlan::start() const {
   if (failed_step_ == nullptr)
     return pid;
   wait_for_end(pidfd);
-  throw SystemError(failed_step_, error_);
+  if (failed_step_ != exec_step)
+    throw SystemError(failed_step_, error_);
+  throw ExecFailure(
+      explain_exec_error(
+          target_.path.empty() ? "this program" : target_.path, error_, exec_sizes(target_.argv, environment_)),
+      error_);
 }
 
 } // namespace muster::process
