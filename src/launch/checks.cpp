@@ -9,9 +9,11 @@
 #include <unistd.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "../process/exec.hpp"
 #include "../process/guards.hpp"
+#include "../process/memory_policy.hpp"
 #include "../process/program.hpp"
 
 namespace muster {
@@ -56,6 +58,18 @@ void check_cpus(const RankSpec& spec) {
                                    allowed.size()));
 }
 
+void check_memory_nodes(const RankSpec& spec) {
+  const auto allowed = process::allowed_nodes();
+  for (const int node : spec.memory_nodes)
+    if (node < 0 || (!allowed.empty() && !std::count(allowed.begin(), allowed.end(), node)))
+      throw UsageError(
+          fmt::format("rank {}: NUMA node {} is not among those that this process may "
+                      "have memory from: {}",
+                      spec.rank,
+                      node,
+                      allowed.empty() ? "0 and up" : fmt::format("{}", fmt::join(allowed, ", "))));
+}
+
 void check_files(const RankSpec& spec) {
   if (!spec.cwd.empty() && ::access((spec.cwd + "/.").c_str(), X_OK) != 0)
     throw UsageError(
@@ -81,6 +95,7 @@ void check_ranks(const Task& task, StartMethod method, const Nodes& nodes) {
           i));
     check_environment(spec, method);
     check_cpus(spec);
+    check_memory_nodes(spec);
     check_files(spec);
   }
 }

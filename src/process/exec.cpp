@@ -15,6 +15,7 @@
 
 #include "executable.hpp"
 #include "guardian.hpp"
+#include "memory_policy.hpp"
 #include "newborn.hpp"
 #include "pidfd.hpp"
 #include "program.hpp"
@@ -87,12 +88,12 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
 
 } // namespace
 
-std::vector<std::uint64_t> cpu_mask(const std::vector<int>& cpus) {
+std::vector<std::uint64_t> bit_mask(const std::vector<int>& numbers) {
   std::vector<std::uint64_t> mask;
-  for (const int cpu : cpus) {
-    const auto word = static_cast<std::size_t>(cpu) / 64;
+  for (const int number : numbers) {
+    const auto word = static_cast<std::size_t>(number) / 64;
     mask.resize(std::max(mask.size(), word + 1));
-    mask[word] |= std::uint64_t{1} << (cpu % 64);
+    mask[word] |= std::uint64_t{1} << (number % 64);
   }
   return mask;
 }
@@ -121,7 +122,8 @@ ExecPlan::ExecPlan(const ExecTarget& target,
       guardian_socket_(guardian_socket),
       launcher_(::getpid()),
       cwd_(spec.cwd),
-      cpus_(cpu_mask(spec.cpus)),
+      cpus_(bit_mask(spec.cpus)),
+      memory_nodes_(bit_mask(spec.memory_nodes)),
       environment_(environment) {
   environment_.push_back(std::string(channel_variable) + "=" + to_variable(fds));
   environment_ = merged_environment(environment_);
@@ -150,6 +152,7 @@ int ExecPlan::run_child() const noexcept {
     return failed("changing to its working directory");
   if (!cpus_.empty() && ::syscall(SYS_sched_setaffinity, 0, cpus_.size() * 8, cpus_.data()) != 0)
     return failed("binding it to its CPUs");
+  apply_memory_policy(memory_nodes_.data(), memory_nodes_.size() * 64);
   if (target_.path.empty())
     ::syscall(SYS_execveat,
               Program::get()->executable(),

@@ -51,6 +51,7 @@ private:
   pid_t launcher_;
   std::string cwd_;
   std::vector<std::uint64_t> cpus_; // a cpu_set_t of any size
+  std::vector<std::uint64_t> memory_nodes_;
   std::vector<std::string> environment_;
   std::vector<char*> envp_;
   std::vector<char*> argv_;
@@ -61,7 +62,7 @@ private:
 /// CPUs the calling thread may run on.
 std::vector<int> allowed_cpus();
 
-/// A cpu_set_t that is as large as it must be.
-std::vector<std::uint64_t> cpu_mask(const std::vector<int>& cpus);
+/// The numbers as bits, in as many words as they need: a cpu_set_t, or a mask of NUMA nodes.
+std::vector<std::uint64_t> bit_mask(const std::vector<int>& numbers);
 
 } // namespace muster::process

@@ -29,6 +29,7 @@
 #include "control_store.hpp"
 #include "exec.hpp"
 #include "fault.hpp"
+#include "memory_policy.hpp"
 #include "status_page.hpp"
 
 namespace muster::process {
@@ -181,10 +182,15 @@ void set_variables(const std::vector<std::string>& variables) {
 }
 
 void set_cpus(const std::vector<int>& cpus) {
-  const auto mask = cpu_mask(cpus);
+  const auto mask = bit_mask(cpus);
   const auto* set = reinterpret_cast<const cpu_set_t*>(mask.data());
   if (!mask.empty() && ::sched_setaffinity(0, mask.size() * sizeof mask[0], set) != 0)
     throw SystemError("binding the rank to its CPUs", errno);
+}
+
+void set_memory_nodes(const std::vector<int>& nodes) {
+  const auto mask = bit_mask(nodes);
+  apply_memory_policy(mask.data(), mask.size() * 64);
 }
 
 /// The launcher's state at the launch, in a rank whose fork server was made earlier.
@@ -248,6 +254,7 @@ void settle_in(Rank& rank, Birth birth) {
   if (birth != Birth::executed) {
     set_variables(rank.assignment.environment);
     set_cpus(rank.assignment.spec.cpus);
+    set_memory_nodes(rank.assignment.spec.memory_nodes);
     const std::string& cwd = rank.assignment.spec.cwd;
     if (!cwd.empty() && ::chdir(cwd.c_str()) != 0)
       throw SystemError("changing to the rank's directory " + cwd, errno);

@@ -22,6 +22,8 @@ struct RankSpec {
   std::string cwd;
   /// CPUs the rank may run on; empty: the launcher's.
   std::vector<int> cpus;
+  /// NUMA nodes that its memory comes from while they have some; empty: the launcher's policy.
+  std::vector<int> memory_nodes;
   /// What the rank reads from its standard input.
   std::string input = "/dev/null";
   /// Replaces the argv of the task's command, or of this program where it is executed again, for
