@@ -45,7 +45,7 @@ private:
   int local_size() const { return static_cast<int>(task_.ranks.size()); }
   void choose_threads();
   void find_programs();
-  void note(std::string text);
+  void note(const std::string& text) const;
   JobReport run_attempt(int attempt);
   void open_streams(int attempt);
   process::JobPart job_part(const JobShape& shape) const;
@@ -56,7 +56,6 @@ private:
   Part part_;
   LaunchOptions options_;
   int threads_ = 1;
-  std::vector<std::string> notes_;
   std::vector<process::ExecTarget> targets_;
   process::OpenFileLimit open_files_;
   process::Interrupts interrupts_;
@@ -79,12 +78,9 @@ Job::Job(Task task, StartMethod method, Part part, const LaunchOptions& options)
     find_programs();
 }
 
-void Job::note(std::string text) {
-  if (text.empty())
-    return;
-  if (options_.on_note)
+void Job::note(const std::string& text) const {
+  if (!text.empty() && options_.on_note)
     options_.on_note(text);
-  notes_.push_back(std::move(text));
 }
 
 void Job::choose_threads() {
@@ -239,7 +235,6 @@ std::chrono::milliseconds back_off(int attempt) {
 JobReport Job::run() {
   for (int attempt = 0;; ++attempt) {
     JobReport report = run_attempt(attempt);
-    report.notes.insert(report.notes.begin(), notes_.begin(), notes_.end());
     if (!may_restart(report))
       return report;
     const auto pause = back_off(attempt + 1);

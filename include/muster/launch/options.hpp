@@ -96,7 +96,7 @@ struct LaunchOptions {
   /// Called in the launching thread when the first failure is known, before ranks are stopped.
   std::function<void(const RankReport&)> on_failure = print_failure;
   /// Called in the launching thread with a line on what is worth knowing: threads, binding,
-  /// restarts. The lines are in JobReport::notes as well.
+  /// restarts.
   std::function<void(const std::string&)> on_note = {};
   /// These stop the job while `launch` runs, and `forward` are passed on to the ranks, where their
   /// disposition is the default one; it is put back afterwards.
