@@ -1,6 +1,5 @@
-#include "contract.hpp"
-
 #include <muster/cluster/environment.hpp>
+#include <muster/launch/contract.hpp>
 
 #include <cstdlib>
 #include <map>

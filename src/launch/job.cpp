@@ -1,5 +1,7 @@
 #include "job.hpp"
 
+#include <muster/launch/contract.hpp>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -18,7 +20,6 @@
 #include "../process/reserved_port.hpp"
 #include "../process/supervisor.hpp"
 #include "checks.hpp"
-#include "contract.hpp"
 #include "cpus.hpp"
 #include "error_file.hpp"
 

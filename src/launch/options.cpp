@@ -1,9 +1,14 @@
+#include <muster/cluster/environment.hpp>
 #include <muster/launch/error.hpp>
 #include <muster/launch/options.hpp>
 
+#include <charconv>
 #include <cstdio>
 
 #include <fmt/format.h>
+
+#include "../process/gpus.hpp"
+#include "cpus.hpp"
 
 namespace muster {
 
@@ -53,6 +58,23 @@ StartMethod start_method_from(const std::string& name) {
       return method;
   throw UsageError(
       fmt::format("start method '{}': it must be one of spawn, fork, forkserver", name));
+}
+
+int nprocs_from(const std::string& text) {
+  if (text == "cpu")
+    return usable_cpus();
+  if (text == "gpu" || text == "auto") {
+    const int gpus = process::visible_gpus(EnvSnapshot::current());
+    if (gpus == 0 && text == "gpu")
+      throw UsageError("as many ranks as GPUs: no GPU is visible here (/proc/driver/nvidia/gpus, "
+                       "CUDA_VISIBLE_DEVICES); write a number, cpu or auto");
+    return gpus > 0 ? gpus : usable_cpus();
+  }
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 1)
+    throw UsageError(fmt::format("'{}' ranks: write a number from 1, cpu, gpu or auto", text));
+  return number;
 }
 
 void print_failure(const RankReport& first) {

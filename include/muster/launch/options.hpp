@@ -45,6 +45,11 @@ const char* to_string(Binding binding) noexcept;
 /// The reverse of to_string. Throws UsageError that lists the five.
 Binding binding_from(const std::string& name);
 
+/// How many ranks "4", "cpu", "gpu" or "auto" are on this host: that number; the CPUs that may
+/// be used (affinity and cgroup quota); the GPUs that are visible; the GPUs, or without any the
+/// CPUs. Throws UsageError that quotes `text`.
+int nprocs_from(const std::string& text);
+
 /// This host's place among several that do one job, by torchrun's static contract. Ranks are
 /// numbered node by node.
 struct Nodes {

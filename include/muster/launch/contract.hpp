@@ -8,12 +8,12 @@
 
 namespace muster {
 
-/// What all ranks of an attempt share in torchrun's contract.
+/// What all ranks of an attempt on this host share in torchrun's contract.
 struct JobShape {
   int local_size = 1;
   int attempt = 0;
-  int threads = 1;
-  bool threads_chosen = false; ///< by LaunchOptions, so it replaces an OMP_NUM_THREADS
+  int threads = 1;             ///< OMP_NUM_THREADS
+  bool threads_chosen = false; ///< by LaunchOptions, so it replaces one that is set
   int port = 0;                ///< MASTER_PORT
   std::string token;
 
