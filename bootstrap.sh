@@ -9,7 +9,7 @@ root=$PWD
 packages=(
   g++ cmake ninja-build pkg-config ccache python3 python3-pip ca-certificates
   libfmt-dev libcli11-dev catch2 libcereal-dev nlohmann-json3-dev libxxhash-dev libhwloc-dev
-  zlib1g-dev dataset-fashion-mnist
+  libdw-dev zlib1g-dev dataset-fashion-mnist
 )
 peer_packages=(openmpi-bin slurm-wlm python3-venv)
 

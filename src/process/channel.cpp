@@ -2,6 +2,7 @@
 
 #include <muster/launch/error.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -34,8 +35,32 @@ std::string unspill(int fd) {
   const Blob blob = Blob::adopt(fd);
   std::string body(blob.size_bytes(), '\0');
   const ssize_t size = ::pread(fd, body.data(), body.size(), 0);
-  body.resize(size > 24 ? static_cast<std::size_t>(size) - 24 : 0); // without the trailer
+  body.resize(static_cast<std::size_t>(std::max<ssize_t>(size, trailer_bytes)) - trailer_bytes);
   return body;
+}
+
+/// Sends header and body, and `file` along with them unless it is -1. Async-signal-safe.
+Sent transmit(int socket, Header header, std::string_view body, int file, bool wait) noexcept {
+  iovec parts[2] = {{&header, sizeof header}, {const_cast<char*>(body.data()), body.size()}};
+  msghdr head{};
+  head.msg_iov = parts;
+  head.msg_iovlen = 2;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  if (file >= 0) {
+    head.msg_control = control;
+    head.msg_controllen = sizeof control;
+    cmsghdr* rights = CMSG_FIRSTHDR(&head);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(rights), &file, sizeof file);
+  }
+  while (::sendmsg(socket, &head, MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT)) < 0) {
+    if (errno == EINTR)
+      continue;
+    return errno == EAGAIN || errno == ENOBUFS ? Sent::later : Sent::closed;
+  }
+  return Sent::yes;
 }
 
 /// The first descriptor in a message's ancillary data, or -1.
@@ -60,31 +85,14 @@ Channel Channel::create() {
 }
 
 Sent send_message(int socket, Kind kind, std::string_view body, bool wait) {
-  const bool spilled = body.size() > inline_bytes;
-  const Blob file = spilled ? spill(body) : Blob();
-  Header header{kind, spilled};
-  iovec parts[2] = {{&header, sizeof header},
-                    {const_cast<char*>(body.data()), spilled ? 0 : body.size()}};
-  msghdr head{};
-  head.msg_iov = parts;
-  head.msg_iovlen = 2;
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  if (spilled) {
-    head.msg_control = control;
-    head.msg_controllen = sizeof control;
-    cmsghdr* rights = CMSG_FIRSTHDR(&head);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int));
-    const int fd = file.fd();
-    std::memcpy(CMSG_DATA(rights), &fd, sizeof fd);
-  }
-  while (::sendmsg(socket, &head, MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT)) < 0) {
-    if (errno == EINTR)
-      continue;
-    return errno == EAGAIN || errno == ENOBUFS ? Sent::later : Sent::closed;
-  }
-  return Sent::yes;
+  if (body.size() <= inline_bytes)
+    return transmit(socket, {kind, false}, body, -1, wait);
+  const Blob file = spill(body);
+  return transmit(socket, {kind, true}, {}, file.fd(), wait);
+}
+
+Sent send_file(int socket, Kind kind, int file, bool wait) noexcept {
+  return transmit(socket, {kind, true}, {}, file, wait);
 }
 
 std::optional<Message> receive_message(int socket, bool wait, bool& closed) {

@@ -2,6 +2,7 @@
 
 #include <muster/launch/codec.hpp>
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,6 +33,13 @@ enum class Sent { yes, later, closed };
 /// Sends one message; bodies over 32 KiB travel in a memory file. With `wait` false returns
 /// Sent::later where it would block. Any thread may send at any time.
 Sent send_message(int socket, Kind kind, std::string_view body, bool wait);
+
+/// What follows the bytes of a memory file that a Writer finished.
+inline constexpr std::size_t trailer_bytes = 24;
+
+/// The same for a body that is in a memory file already, with room for a trailer after it.
+/// Async-signal-safe.
+Sent send_file(int socket, Kind kind, int file, bool wait) noexcept;
 
 /// Receives one message. nullopt: the other end is closed, or with `wait` false nothing is there
 /// (then `closed` is false).

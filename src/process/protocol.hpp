@@ -18,6 +18,7 @@ enum class Kind : std::uint8_t {
   store_reply,   // launcher to rank
   failure,       // rank to launcher: an exception ended it
   peer_lost,     // launcher to rank: what became of another rank; store calls are over
+  crash,         // rank to launcher: a fatal signal ends it; a CrashRecord and its memory map
 };
 
 /// What a rank is to the program it runs in.

@@ -27,6 +27,7 @@
 #include "call_without_unwinding.hpp"
 #include "channel.hpp"
 #include "control_store.hpp"
+#include "crash.hpp"
 #include "exec.hpp"
 #include "fault.hpp"
 #include "memory_policy.hpp"
@@ -289,6 +290,7 @@ void prepare_process() {
   ::sigaction(SIGPIPE, &action, nullptr);
   std::setvbuf(stdout, nullptr, _IOLBF, 0); // nobody sees where a rank's buffer is cut
   std::set_terminate(on_terminate);
+  report_fatal_signals(this_rank->fds.control);
 }
 
 } // namespace

@@ -15,6 +15,7 @@
 #include "channel.hpp"
 #include "pidfd.hpp"
 #include "program.hpp"
+#include "stack_of.hpp"
 #include "symbolize.hpp"
 #include "sys.hpp"
 
@@ -127,14 +128,19 @@ JobReport Supervisor::run(std::vector<Child> children, const std::vector<RankSpe
   orphans_.run(attempt_.token, channels, pids);
   if (callback_error_)
     std::rethrow_exception(callback_error_);
-  finish_output();
+  finish_report();
   report_.exit_code_rule = options_.exit_code;
   return std::move(report_);
 }
 
 bool Supervisor::output_done() const { return !attempt_.logs || attempt_.logs->idle(); }
 
-void Supervisor::finish_output() {
+/// What takes a while, and can wait until all ranks have ended.
+void Supervisor::finish_report() {
+  if (report_.first)
+    if (const auto& crash = members_[static_cast<std::size_t>(*report_.first)].crash)
+      report_.ranks[static_cast<std::size_t>(*report_.first)].backtrace =
+          symbolize(crash->record, crash->maps);
   if (!attempt_.logs)
     return;
   for (std::size_t i = 0; i < members_.size(); ++i) {
@@ -260,6 +266,8 @@ void Supervisor::read_channel(std::size_t i) {
       return;
     if (message->kind == Kind::store_request) {
       store_.handle(i, unpack<StoreRequest>(message->body), Clock::now());
+    } else if (message->kind == Kind::crash) {
+      member.crash = to_crash(message->body);
     } else if (message->kind == Kind::failure && !member.failure) {
       member.failure = unpack<Failure>(message->body);
       if (attempt_.part != Part::program) // a program may still end well
@@ -360,11 +368,15 @@ void Supervisor::describe_end(std::size_t i, ExitStatus status) {
 /// What the rank said of its own failure.
 void Supervisor::take_failure(std::size_t i) {
   RankReport& rank = report(i);
-  const auto& failure = members_[i].failure;
-  if (!failure || !rank.exception_type.empty() || !rank.message.empty())
+  const Member& member = members_[i];
+  if (!rank.exception_type.empty() || !rank.message.empty())
     return;
-  rank.exception_type = failure->type;
-  rank.message = failure->message;
+  if (member.failure) {
+    rank.exception_type = member.failure->type;
+    rank.message = member.failure->message;
+  } else if (member.crash) {
+    rank.message = circumstances(member.crash->record);
+  }
 }
 
 /// Picks the first failure among those of this turn: a death by signal before an exit, and any of

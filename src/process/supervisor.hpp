@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "birth.hpp"
+#include "crash.hpp"
 #include "diagnosis.hpp"
 #include "guardian.hpp"
 #include "input_pump.hpp"
@@ -58,6 +59,7 @@ private:
     Child child;
     bool ended = false;
     std::optional<Failure> failure = {};
+    std::optional<Crash> crash = {};
     std::deque<std::pair<Kind, std::string>> outbox = {}; // what the channel did not take at once
   };
 
@@ -72,7 +74,7 @@ private:
   void pass_on(const std::vector<int>& signals);
   void suspend();
   bool output_done() const;
-  void finish_output();
+  void finish_report();
   void read_channel(std::size_t i);
   void flush_outbox(std::size_t i);
   void send(std::size_t i, Kind kind, std::string body);
