@@ -200,6 +200,7 @@ TEST_CASE("nothing outside of the inherited affinity is given away", "[binding]"
 }
 
 TEST_CASE("a mask of which the machine has nothing names rank, kind and mask", "[binding]") {
+  CHECK_THROWS_AS(cpus_of(Binding::node, one_node(), 2, {8, 9, 11}), UsageError);
   CHECK_THROWS_WITH(cpus_of(Binding::core_complex, one_node(), 2, {8, 9, 11}),
                     Catch::Contains("rank 0: binding core-complex") &&
                         Catch::Contains("CPUs 8-9,11") && Catch::Contains("has CPUs 0-7"));
