@@ -150,8 +150,7 @@ int add_frame(Dwfl_Frame* state, void* data) {
   if (!::dwfl_frame_pc(state, &address, &exact))
     return DWARF_CB_ABORT;
   unwinding.frames.push_back({address, exact || unwinding.frames.empty()});
-  const bool enough =
-      unwinding.frames.size() >= most_frames || Clock::now() >= unwinding.deadline;
+  const bool enough = unwinding.frames.size() >= most_frames || Clock::now() >= unwinding.deadline;
   return enough ? DWARF_CB_ABORT : DWARF_CB_OK;
 }
 
@@ -199,7 +198,7 @@ private:
   /// Empty for a thread that cannot be stopped now.
   std::vector<Frame> frames_of(const Task& task) {
     Unwinding unwinding{{}, deadline_};
-    if (refused_ != 0 || task.state() == 'D' || Clock::now() >= deadline_)
+    if (refused_ != 0 || !symbolizer_.session() || task.state() == 'D' || Clock::now() >= deadline_)
       return {};
     const Hold hold(task.id());
     if (hold.error() != 0 && hold.error() != ESRCH)

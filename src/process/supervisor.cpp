@@ -418,6 +418,8 @@ void Supervisor::declare_first(std::size_t i) {
 
 void Supervisor::stop(const std::string& why) {
   report_.reason = why;
+  if (!report_.first && options_.on_note)
+    options_.on_note(why + "; stopping the ranks");
   start_limit_.reset();
   job_limit_.reset();
   hang_check_.reset();
