@@ -10,6 +10,7 @@
 using Catch::Approx;
 namespace Catch {
 inline auto Contains(const std::string& text) { return Matchers::ContainsSubstring(text); }
+using Matchers::StartsWith;
 } // namespace Catch
 #else
 #include <catch2/catch.hpp>
