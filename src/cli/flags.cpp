@@ -12,6 +12,7 @@ constexpr Flag table[] = {
      .group = Group::ranks,
      .value = "N",
      .help = "ranks on this host: a number, auto, cpu or gpu",
+     .letter = 'n',
      .pet = true,
      .candidates = "auto cpu gpu"},
     {.name = "module",

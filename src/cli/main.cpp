@@ -1,4 +1,5 @@
 #include <muster/launch/error.hpp>
+#include <muster/launch/init.hpp>
 #include <muster/version.hpp>
 
 #include <cstdio>
@@ -55,6 +56,7 @@ int dispatch(const std::string& command, const Arguments& arguments) {
 int main(int argc, char** argv) {
   const Arguments words(argv + (argc > 0 ? 1 : 0), argv + argc);
   try {
+    init(argc, argv);
     if (words.empty())
       throw UsageError("a command is missing: write muster run PROGRAM, or see muster --help");
     return dispatch(words.front(), Arguments(words.begin() + 1, words.end()));

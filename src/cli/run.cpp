@@ -13,7 +13,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <unistd.h>
+#include "python.hpp"
 
 namespace muster::cli {
 
@@ -34,12 +34,9 @@ Talk talk_from(const char* text) {
 }
 
 std::vector<std::string> program_of(const RunOptions& options) {
-  if (!options.module)
-    return options.command;
-  const char* python = std::getenv("PYTHON_EXEC");
-  std::vector<std::string> argv = {python ? python : "python3", "-u", "-m"};
-  argv.insert(argv.end(), options.command.begin(), options.command.end());
-  return argv;
+  if (options.module)
+    return as_module(options.command);
+  return options.no_python ? options.command : with_python(options.command);
 }
 
 /// The same, for chosen ranks with a debugger or profiler before it.

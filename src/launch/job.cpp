@@ -107,7 +107,7 @@ void Job::find_programs() {
       targets_.push_back({"", process::Program::get()->arguments()});
       continue;
     }
-    auto argv = process::command_for(spec.argv.empty() ? command->argv : spec.argv);
+    auto argv = spec.argv.empty() ? command->argv : spec.argv;
     if (!targets_.empty() && targets_.back().argv == argv) {
       targets_.push_back(targets_.back());
       continue;
@@ -130,7 +130,7 @@ void Job::open_streams(int attempt) {
     }
   }
   if (!options_.stdin_ranks.empty() && !input_) {
-    input_ = std::make_unique<process::InputPump>(options_.stdin_ranks, task_.ranks.size());
+    input_ = std::make_unique<process::InputPump>(options_.stdin_ranks, task_.ranks);
     for (std::size_t i = 0; i < streams_.size(); ++i)
       streams_[i].input = input_->child_end(i);
   }
@@ -212,6 +212,8 @@ JobReport Job::run_attempt(int attempt) {
                                         .launcher_fds = std::move(own)});
   if (logs_)
     logs_->close_child_ends();
+  if (input_)
+    input_->close_child_ends();
   JobReport report = supervisor.run(std::move(children), task_.ranks);
   report.attempt = attempt;
   return report;

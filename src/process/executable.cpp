@@ -280,20 +280,6 @@ std::string find_program(const std::string& name) {
   refuse_unknown(name, search);
 }
 
-std::vector<std::string> command_for(const std::vector<std::string>& argv) {
-  if (argv.empty() || !argv[0].ends_with(".py") || !is_file(argv[0]))
-    return argv;
-  std::vector<std::string> command = argv;
-  if (may_execute(argv[0]) && head_of(open_file(argv[0])).starts_with("#!")) {
-    if (argv[0].find('/') == std::string::npos)
-      command[0] = "./" + argv[0];
-    return command;
-  }
-  const char* python = std::getenv("PYTHON_EXEC");
-  command.insert(command.begin(), {python && *python ? python : "python3", "-u"});
-  return command;
-}
-
 ExecSizes exec_sizes(const std::vector<std::string>& argv,
                      const std::vector<std::string>& environment) {
   ExecSizes sizes;

@@ -11,10 +11,6 @@ namespace muster::process {
 /// ProgramError where exec would fail, or start an interpreter that cannot be found.
 std::string find_program(const std::string& name);
 
-/// What to run for `argv`: a Python script (*.py) that is not executable itself is run by
-/// $PYTHON_EXEC, or python3, unbuffered. Anything else is left as it is.
-std::vector<std::string> command_for(const std::vector<std::string>& argv);
-
 /// What arguments and environment take in a new process.
 struct ExecSizes {
   std::uint64_t total_bytes = 0;

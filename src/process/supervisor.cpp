@@ -171,8 +171,9 @@ void Supervisor::turn() {
 int Supervisor::wait_ms() const {
   std::optional<Clock::time_point> next = store_.deadline();
   const auto logs = attempt_.logs ? attempt_.logs->deadline() : std::nullopt;
+  const auto input = attempt_.input ? attempt_.input->deadline() : std::nullopt;
   for (const auto& limit :
-       {logs, echo_over_, start_limit_, job_limit_, hang_check_, stage_over_, output_over_})
+       {logs, input, echo_over_, start_limit_, job_limit_, hang_check_, stage_over_, output_over_})
     if (limit && (!next || *limit < *next))
       next = limit;
   if (!next)
@@ -504,8 +505,10 @@ std::string Supervisor::list(const std::vector<std::size_t>& members) const {
 
 void Supervisor::on_time(Clock::time_point now) {
   store_.expire(now);
-  if (attempt_.logs && attempt_.logs->deadline() <= now)
+  if (attempt_.logs && attempt_.logs->deadline() && *attempt_.logs->deadline() <= now)
     attempt_.logs->turn();
+  if (attempt_.input && attempt_.input->deadline() && *attempt_.input->deadline() <= now)
+    attempt_.input->turn();
   if (output_over_ && now >= *output_over_ && alive_ == 0)
     attempt_.logs ? attempt_.logs->give_up_console() : void();
   if (alive_ == 0)
