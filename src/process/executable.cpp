@@ -135,8 +135,8 @@ Problem env_problem(const FirstLine& line) {
   const std::string& program = line.argument;
   if (program.ends_with('\r'))
     return carriage_return(0, program);
-  if (!line.interpreter.ends_with("/env") || program.empty() ||
-      program.find_first_of(" \t-=/") != std::string::npos || in_search_path(program))
+  if (!line.interpreter.ends_with("/env") || program.empty() || program[0] == '-' ||
+      program.find_first_of(" \t=/") != std::string::npos || in_search_path(program))
     return std::nullopt;
   return ExecProblem{0,
                      fmt::format("is a script for {}, which is not in PATH; install it, or correct "
