@@ -94,7 +94,7 @@ std::string search_path() {
     return path;
   std::string standard(::confstr(_CS_PATH, nullptr, 0), '\0');
   ::confstr(_CS_PATH, standard.data(), standard.size());
-  return standard.c_str();
+  return standard.substr(0, standard.find('\0'));
 }
 
 bool in_search_path(const std::string& name) {
@@ -264,7 +264,7 @@ std::string find_program(const std::string& name) {
   std::optional<std::pair<std::string, ExecProblem>> refused;
   const std::string search = search_path();
   for (const std::string& folder : search_folders(search)) {
-    const std::string path = folder + "/" + name;
+    std::string path = folder + "/" + name;
     if (!is_file(path))
       continue;
     const Problem problem = problem_of(path, 0);
