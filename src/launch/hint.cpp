@@ -32,7 +32,10 @@ std::vector<std::string> sockets_on(int port) {
     std::getline(file, line);
     while (std::getline(file, line)) {
       std::istringstream fields(line);
-      std::string skipped, local, state, inode;
+      std::string skipped;
+      std::string local;
+      std::string state;
+      std::string inode;
       fields >> skipped >> local >> skipped >> state;
       for (int i = 4; i < 10; ++i)
         fields >> inode;

@@ -13,13 +13,13 @@ std::string holder_of_port(int port);
 
 /// What a hint may rest on, beside the rank's report. What is not known stays as it is here.
 struct HintFacts {
-  bool oom_killed = false;    ///< OomWatch::killed_since
-  bool killed_by_us = false;  ///< the launcher sent the signal
-  std::string memory_limit;   ///< OomWatch::limit
-  std::string core_pattern;   ///< /proc/sys/kernel/core_pattern
-  bool core_uses_pid = false; ///< /proc/sys/kernel/core_uses_pid
-  std::string program;        ///< path of what the rank runs
-  std::string cwd;            ///< of the rank
+  bool oom_killed = false;       ///< OomWatch::killed_since
+  bool killed_by_us = false;     ///< the launcher sent the signal
+  std::string memory_limit = {}; ///< OomWatch::limit
+  std::string core_pattern = {}; ///< /proc/sys/kernel/core_pattern
+  bool core_uses_pid = false;    ///< /proc/sys/kernel/core_uses_pid
+  std::string program = {};      ///< path of what the rank runs
+  std::string cwd = {};          ///< of the rank
   std::uint64_t shm_bytes = 0;
   std::uint64_t shm_free_bytes = 0;
   std::string (*holder_of_port)(int port) = process::holder_of_port;

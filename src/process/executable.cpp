@@ -94,7 +94,7 @@ std::string search_path() {
     return path;
   std::string standard(::confstr(_CS_PATH, nullptr, 0), '\0');
   ::confstr(_CS_PATH, standard.data(), standard.size());
-  return standard.c_str();
+  return standard.substr(0, standard.find('\0'));
 }
 
 bool in_search_path(const std::string& name) {
@@ -135,8 +135,8 @@ Problem env_problem(const FirstLine& line) {
   const std::string& program = line.argument;
   if (program.ends_with('\r'))
     return carriage_return(0, program);
-  if (!line.interpreter.ends_with("/env") || program.empty() ||
-      program.find_first_of(" \t-=/") != std::string::npos || in_search_path(program))
+  if (!line.interpreter.ends_with("/env") || program.empty() || program[0] == '-' ||
+      program.find_first_of(" \t=/") != std::string::npos || in_search_path(program))
     return std::nullopt;
   return ExecProblem{0,
                      fmt::format("is a script for {}, which is not in PATH; install it, or correct "
@@ -264,7 +264,7 @@ std::string find_program(const std::string& name) {
   std::optional<std::pair<std::string, ExecProblem>> refused;
   const std::string search = search_path();
   for (const std::string& folder : search_folders(search)) {
-    const std::string path = folder + "/" + name;
+    std::string path = folder + "/" + name;
     if (!is_file(path))
       continue;
     const Problem problem = problem_of(path, 0);

@@ -15,7 +15,7 @@ std::string find_program(const std::string& name);
 struct ExecSizes {
   std::uint64_t total_bytes = 0;
   std::uint64_t longest_bytes = 0; ///< of one string, with its end
-  std::string longest;             ///< what it is: "argument 2", "the variable PATH"
+  std::string longest = {};        ///< what it is: "argument 2", "the variable PATH"
 };
 
 ExecSizes exec_sizes(const std::vector<std::string>& argv,
