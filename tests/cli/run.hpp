@@ -1,16 +1,12 @@
 #pragma once
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
 #include "command.hpp"
+#include "folder.hpp"
 #include "ranks.hpp"
 
 // What tests of `muster run` share.
@@ -60,30 +56,5 @@ inline std::vector<std::string> sorted_lines(const std::string& text) {
   std::sort(lines.begin(), lines.end());
   return lines;
 }
-
-/// A folder that goes away with everything in it.
-class TemporaryFolder {
-public:
-  TemporaryFolder() {
-    char name[] = "/tmp/muster-test-XXXXXX";
-    REQUIRE(::mkdtemp(name) != nullptr);
-    path_ = name;
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-
-  std::string path(const std::string& name = "") const {
-    return name.empty() ? path_ : path_ + "/" + name;
-  }
-  std::string write(const std::string& name, const std::string& text, unsigned mode = 0644) const {
-    std::ofstream(path(name)) << text;
-    ::chmod(path(name).c_str(), mode);
-    return path(name);
-  }
-
-private:
-  std::string path_;
-};
 
 } // namespace test

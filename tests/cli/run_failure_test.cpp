@@ -42,8 +42,8 @@ TEST_CASE("the exit code follows the rule that is asked for", "[run_failure]") {
   for (const auto& [rule, code] : std::vector<std::pair<std::string, int>>{
            {"first", 3}, {"max", 9}, {"torchrun", 1}}) {
     INFO(rule);
-    const test::TemporaryFolder folder;
-    const std::string ready = folder.path("ready");
+    const test::Folder folder;
+    const std::string ready = folder / "ready";
     Run run(script(2,
                    "case $RANK in 0) while [ ! -e " + ready + " ]; do sleep 0.01; done; exit 3;; "
                    "*) trap 'exit 9' TERM; touch " + ready + "; sleep 100 & wait;; esac",
@@ -69,11 +69,11 @@ TEST_CASE("the last lines of the failed rank are in the report", "[run_failure]"
 }
 
 TEST_CASE("the JSON report says all of it", "[run_failure]") {
-  const test::TemporaryFolder folder;
+  const test::Folder folder;
   Run run(script(3, "if [ $RANK = 1 ]; then echo bad >&2; kill -9 $$; fi; sleep 100 & wait",
-                 {"--report", folder.path("report.json")}));
+                 {"--report", folder / "report.json"}));
   CHECK(run.wait() == 137);
-  const auto report = nlohmann::json::parse(test::contents(folder.path("report.json")));
+  const auto report = nlohmann::json::parse(test::contents(folder / "report.json"));
   CHECK(report["ok"] == false);
   CHECK(report["exit_code"] == 137);
   CHECK(report["first_failure"] == 1);
@@ -81,10 +81,10 @@ TEST_CASE("the JSON report says all of it", "[run_failure]") {
   CHECK(report["ranks"][1]["signal"] == 9);
   CHECK(report["ranks"][1]["log_tail"] == "bad\n");
   CHECK(report["ranks"][0]["outcome"] == "victim");
-  Run good(script(1, "exit 0", {"--report", folder.path("good.json")}));
+  Run good(script(1, "exit 0", {"--report", folder / "good.json"}));
   CHECK(good.wait() == 0);
-  CHECK(nlohmann::json::parse(test::contents(folder.path("good.json")))["ok"] == true);
-  Run unwritable(script(1, "echo started", {"--report", folder.path("no/report.json")}));
+  CHECK(nlohmann::json::parse(test::contents(folder / "good.json"))["ok"] == true);
+  Run unwritable(script(1, "echo started", {"--report", folder / "no/report.json"}));
   CHECK(unwritable.wait() == 2);
   CHECK(unwritable.out().empty());
 }
@@ -101,12 +101,12 @@ TEST_CASE("an error file is read, whatever is in it", "[run_failure]") {
 }
 
 TEST_CASE("ranks in files of their own find the error file there", "[run_failure]") {
-  const test::TemporaryFolder folder;
+  const test::Folder folder;
   Run run(script(1, "echo '{\"message\": \"flat\", \"timestamp\": 12}' > $TORCHELASTIC_ERROR_FILE; exit 3",
-                 {"--log-dir", folder.path("logs")}));
+                 {"--log-dir", folder / "logs"}));
   CHECK(run.wait() == 3);
   CHECK_THAT(run.err(), Contains("flat"));
-  CHECK_THAT(test::contents(folder.path("logs/attempt_0/0/error.json")), Contains("flat"));
+  CHECK_THAT(test::contents(folder / "logs/attempt_0/0/error.json"), Contains("flat"));
 }
 
 TEST_CASE("a missing library is named", "[run_failure]") {

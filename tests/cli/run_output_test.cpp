@@ -21,9 +21,9 @@ std::string numbered(int lines, int width) {
 } // namespace
 
 TEST_CASE("no line is torn or lost, on the console or in the files", "[run_output]") {
-  const test::TemporaryFolder folder;
+  const test::Folder folder;
   constexpr int lines = 2000;
-  Run run(script(4, numbered(lines, 200), {"--log-dir", folder.path("logs")}),
+  Run run(script(4, numbered(lines, 200), {"--log-dir", folder / "logs"}),
           {.env = {{"OMP_NUM_THREADS", "1"}}});
   CHECK(run.wait() == 0);
   for (const std::string* text : {&run.out(), &run.err()}) {
@@ -38,7 +38,7 @@ TEST_CASE("no line is torn or lost, on the console or in the files", "[run_outpu
     CHECK(count == 4 * lines);
   }
   for (int rank = 0; rank < 4; ++rank) {
-    const std::string path = folder.path("logs/attempt_0/" + std::to_string(rank));
+    const std::string path = folder / ("logs/attempt_0/" + std::to_string(rank));
     CHECK(Command::count(test::contents(path + "/stdout.log"), " out\n") == lines);
     CHECK(Command::count(test::contents(path + "/stderr.log"), " err\n") == lines);
   }
@@ -52,23 +52,23 @@ TEST_CASE("half a line and its other half get one prefix", "[run_output]") {
 }
 
 TEST_CASE("a filter hides ranks on the console but not in the files", "[run_output]") {
-  const test::TemporaryFolder folder;
+  const test::Folder folder;
   Run run(script(12, "echo I am $RANK",
                  {"--local-ranks-filter", "10-11", "--tee", "0-11:3", "--log-dir", folder.path()}));
   CHECK(run.wait() == 0);
   CHECK(sorted_lines(run.out()) == std::vector<std::string>{"[10] I am 10", "[11] I am 11"});
-  CHECK(test::contents(folder.path("attempt_0/3/stdout.log")) == "I am 3\n");
-  CHECK(test::contents(folder.path("attempt_0/11/stdout.log")) == "I am 11\n");
+  CHECK(test::contents(folder / "attempt_0/3/stdout.log") == "I am 3\n");
+  CHECK(test::contents(folder / "attempt_0/11/stdout.log") == "I am 11\n");
 }
 
 TEST_CASE("redirected streams are in files only", "[run_output]") {
-  const test::TemporaryFolder folder;
+  const test::Folder folder;
   Run run(script(2, "echo out; echo err >&2", {"--redirects", "1:1", "--log-dir", folder.path()}),
           {.env = {{"OMP_NUM_THREADS", "1"}}});
   CHECK(run.wait() == 0);
   CHECK(run.out() == "[0] out\n");
   CHECK(sorted_lines(run.err()) == std::vector<std::string>{"[0] err", "[1] err"});
-  CHECK(test::contents(folder.path("attempt_0/1/stdout.log")) == "out\n");
+  CHECK(test::contents(folder / "attempt_0/1/stdout.log") == "out\n");
 }
 
 TEST_CASE("prefixes follow their template", "[run_output]") {
@@ -81,15 +81,15 @@ TEST_CASE("prefixes follow their template", "[run_output]") {
 }
 
 TEST_CASE("every byte comes through", "[run_output]") {
-  const test::TemporaryFolder folder;
+  const test::Folder folder;
   std::string bytes;
   for (int byte = 0; byte < 256; ++byte)
     bytes += static_cast<char>(byte);
   const std::string path = folder.write("bytes", bytes);
-  Run run(script(1, "cat " + path, {"--log-dir", folder.path("logs")}));
+  Run run(script(1, "cat " + path, {"--log-dir", folder / "logs"}));
   CHECK(run.wait() == 0);
   CHECK(run.out() == bytes);
-  CHECK(test::contents(folder.path("logs/attempt_0/0/stdout.log")) == bytes);
+  CHECK(test::contents(folder / "logs/attempt_0/0/stdout.log") == bytes);
 }
 
 TEST_CASE("a grandchild that holds the output does not hold the job", "[run_output]") {
@@ -124,7 +124,7 @@ TEST_CASE("a log folder that cannot be written is refused before anything starts
 }
 
 TEST_CASE("nothing is left in the temporary folder unless files are asked for", "[run_output]") {
-  const test::TemporaryFolder folder;
+  const test::Folder folder;
   Run plain(script(2, "echo x"), {.env = {{"TMPDIR", folder.path()}}});
   CHECK(plain.wait() == 0);
   CHECK(std::filesystem::is_empty(folder.path()));

@@ -74,10 +74,10 @@ TEST_CASE("everything after the program belongs to the program", "[run_program]"
 }
 
 TEST_CASE("a program that is not there is 127, and told once", "[run_program]") {
-  const test::TemporaryFolder folder;
+  const test::Folder folder;
   const std::string script_path = folder.write("train", "#!/no/such/interpreter\n", 0755);
   for (const std::string& program :
-       {std::string("no-such-program"), folder.path("missing"), script_path}) {
+       {std::string("no-such-program"), folder / "missing", script_path}) {
     INFO(program);
     Run run({"--nproc-per-node", "8", program});
     CHECK(run.wait() == 127);
@@ -90,7 +90,7 @@ TEST_CASE("a program that is not there is 127, and told once", "[run_program]") 
 }
 
 TEST_CASE("a program that cannot be executed is 126, and told once", "[run_program]") {
-  const test::TemporaryFolder folder;
+  const test::Folder folder;
   const std::string no_permission = folder.write("data", "x", 0644);
   const std::string no_format = folder.write("text", "hello\n", 0755);
   for (const std::string& program : {no_permission, folder.path(), no_format}) {
@@ -120,7 +120,7 @@ TEST_CASE("arguments over the kernel's limit are refused with the limit", "[run_
 }
 
 TEST_CASE("a Python program runs as it is, or by python3", "[run_program]") {
-  const test::TemporaryFolder folder;
+  const test::Folder folder;
   const std::string plain =
       folder.write("train.py", "import os, sys\nprint(os.environ['RANK'], sys.argv[1:])\n");
   Run run({"--nproc-per-node", "2", "--prefix", "", plain, "--lr", "0.1"});

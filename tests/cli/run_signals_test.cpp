@@ -87,8 +87,8 @@ TEST_CASE("HUP is passed on where it is asked for", "[run_signals]") {
 }
 
 TEST_CASE("nohup holds: an ignored HUP ends nothing", "[run_signals]") {
-  const test::TemporaryFolder folder;
-  const std::string go = folder.path("go");
+  const test::Folder folder;
+  const std::string go = folder / "go";
   Run run(script(2, "echo ready; while [ ! -e " + go + " ]; do sleep 0.02; done; echo done"),
           {.prepare = [] { std::signal(SIGHUP, SIG_IGN); }});
   run.wait_for("ready", 2);
@@ -123,8 +123,8 @@ TEST_CASE("everything that ranks started ends with them", "[run_signals]") {
   for (const std::string& family : families)
     for (const bool killed : {false, true}) {
       INFO(family << (killed ? ", launcher killed" : ", rank fails"));
-      const test::TemporaryFolder folder;
-      const std::string go = folder.path("go");
+      const test::Folder folder;
+      const std::string go = folder / "go";
       Run run(script(2,
                      "echo ready; if [ $RANK = 1 ]; then while [ ! -e " + go +
                          " ]; do sleep 0.02; done; exit 3; fi; " + family,

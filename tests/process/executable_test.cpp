@@ -20,7 +20,6 @@
 
 using Catch::Contains;
 using muster::ProgramError;
-using muster::process::command_for;
 using muster::process::exec_sizes;
 using muster::process::explain_exec_error;
 using muster::process::find_program;
@@ -316,24 +315,6 @@ TEST_CASE("formats that somebody has registered with the kernel are left alone",
   folder.write("wine", "disabled\ninterpreter /w\nflags: \nextension .exe\n");
   CHECK_FALSE(has_binfmt_handler("a.exe", "MZ", folder.path()));
   CHECK_FALSE(has_binfmt_handler("a.exe", "MZ", folder / "none"));
-}
-
-TEST_CASE("a Python script runs itself if it can, else under Python", "[executable]") {
-  const test::Folder folder;
-  const Directory here(folder.path());
-  const test::Variable unset("PYTHON_EXEC", nullptr);
-  folder.write("train.py", "print()\n", 0755);
-  folder.write("plain.py", "#!/usr/bin/python3\n", 0644);
-  folder.write("own.py", "#!/usr/bin/python3\n", 0755);
-  CHECK(command_for({"train.py", "-x"}) == Words{"python3", "-u", "train.py", "-x"});
-  CHECK(command_for({"./plain.py"}) == Words{"python3", "-u", "./plain.py"});
-  CHECK(command_for({"own.py", "a b"}) == Words{"./own.py", "a b"});
-  CHECK(command_for({folder / "own.py"}) == Words{folder / "own.py"});
-  CHECK(command_for({"none.py"}) == Words{"none.py"});
-  CHECK(command_for({"train", "x.py"}) == Words{"train", "x.py"});
-  CHECK(command_for({}).empty());
-  const test::Variable chosen("PYTHON_EXEC", "/opt/python");
-  CHECK(command_for({"train.py"}) == Words{"/opt/python", "-u", "train.py"});
 }
 
 TEST_CASE("arguments that are too long are told with the sizes and the limits", "[executable]") {
