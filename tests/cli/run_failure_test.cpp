@@ -1,7 +1,7 @@
 // How `muster run` tells of failures: exit codes, causes, reports, restarts, hangs.
 #include <nlohmann/json.hpp>
 
-#include "cli/run.hpp"
+#include "run.hpp"
 
 using Catch::Contains;
 using test::Run;

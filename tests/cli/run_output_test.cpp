@@ -1,7 +1,7 @@
 // What `muster run` does with the output of its ranks; process/log_pump has the details.
 #include <map>
 
-#include "cli/run.hpp"
+#include "run.hpp"
 
 using Catch::Contains;
 using test::Command;

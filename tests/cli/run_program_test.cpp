@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/run.hpp"
+#include "run.hpp"
 
 using Catch::Contains;
 using test::Run;

@@ -1,7 +1,7 @@
 // Signals to `muster run`, its grace, its place in shells, pipelines and containers.
 #include <csignal>
 
-#include "cli/run.hpp"
+#include "run.hpp"
 
 using Catch::Contains;
 using test::Command;

@@ -183,7 +183,7 @@ TEST_CASE("a function of a library that ranks do not load is refused", "[usage]"
 TEST_CASE("arguments of another type do not decode, and the rank says so", "[usage]") {
   const auto ask_for_text = [](World&, const std::string&) {};
   for (const StartMethod method : test::every_method) {
-    Changed launcher(method, [](auto& task) { task.work.arguments = muster::encode("test", 1); });
+    Changed launcher(method, [](auto& task) { std::get<muster::Work>(task.work).arguments = muster::encode("test", 1); });
     CHECK_THROWS_WITH(launcher.run(ask_for_text, "text"), Catch::Contains("encoded bytes"));
   }
 }
