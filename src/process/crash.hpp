@@ -30,10 +30,11 @@ struct Crash {
   std::string maps = {}; // the rank's /proc/self/maps
 };
 
-/// From now on a fatal signal (SEGV, BUS, ILL, FPE, ABRT, SYS, TRAP) that has the default disposition
-/// is told over `control` before this process ends by it, with the same status and core file as
-/// without this. Takes at most 5 s then. The calling thread gets an alternate stack; other threads
-/// are told of on their own stacks, so that a stack overflow in one of them leaves no trace.
+/// From now on a fatal signal (SEGV, BUS, ILL, FPE, ABRT, SYS, TRAP) that has the default
+/// disposition is told over `control` before this process ends by it, with the same status and core
+/// file as without this. Takes at most 5 s then. The calling thread gets an alternate stack; other
+/// threads are told of on their own stacks, so that a stack overflow in one of them leaves no
+/// trace.
 void report_fatal_signals(int control) noexcept;
 
 /// The body of a Kind::crash message; nullopt if it is not whole.

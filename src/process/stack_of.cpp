@@ -150,8 +150,7 @@ int add_frame(Dwfl_Frame* state, void* data) {
   if (!::dwfl_frame_pc(state, &address, &exact))
     return DWARF_CB_ABORT;
   unwinding.frames.push_back({address, exact || unwinding.frames.empty()});
-  const bool enough =
-      unwinding.frames.size() >= most_frames || Clock::now() >= unwinding.deadline;
+  const bool enough = unwinding.frames.size() >= most_frames || Clock::now() >= unwinding.deadline;
   return enough ? DWARF_CB_ABORT : DWARF_CB_OK;
 }
 

@@ -47,12 +47,8 @@ const char* file_of(const char* module) {
   return link_target(own) == module ? own : nullptr;
 }
 
-int find_elf(Dwfl_Module* module,
-             void** data,
-             const char* name,
-             Dwarf_Addr base,
-             char** path,
-             Elf** elf) {
+int find_elf(
+    Dwfl_Module* module, void** data, const char* name, Dwarf_Addr base, char** path, Elf** elf) {
   const char* file = name[0] == '/' ? file_of(name) : nullptr;
   if (file == nullptr) // the vdso, or a deleted file of a process that lives
     return ::dwfl_linux_proc_find_elf(module, data, name, base, path, elf);
@@ -149,8 +145,8 @@ private:
 
 std::string name_of(Dwarf_Die& function) {
   Dwarf_Attribute value;
-  const char* name = ::dwarf_formstring(
-      ::dwarf_attr_integrate(&function, DW_AT_linkage_name, &value));
+  const char* name =
+      ::dwarf_formstring(::dwarf_attr_integrate(&function, DW_AT_linkage_name, &value));
   name = name ? name : ::dwarf_diename(&function);
   return name ? demangled(name) : "?";
 }
@@ -163,11 +159,20 @@ std::string symbol(Dwfl_Module* module, Dwarf_Addr address) {
   return name ? " " + demangled(name) : std::string();
 }
 
+/// How the standard library comes from a call of a thread or a callable to the user's function.
+bool is_plumbing(std::string_view function) {
+  static constexpr const char* names[] = {
+      "std::__invoke", "std::thread::_", "std::_Function_handler<"};
+  return std::any_of(std::begin(names), std::end(names), [&](const char* name) {
+    return function.find(name) != std::string_view::npos;
+  });
+}
+
 /// "./train+0x1234", an offset that addr2line takes.
 std::string place_in(Dwfl_Module* module, Dwarf_Addr address, bool open) {
   Dwarf_Addr start = 0;
-  const char* name = ::dwfl_module_info(
-      module, nullptr, &start, nullptr, nullptr, nullptr, nullptr, nullptr);
+  const char* name =
+      ::dwfl_module_info(module, nullptr, &start, nullptr, nullptr, nullptr, nullptr, nullptr);
   GElf_Addr bias = start;
   if (open && ::dwfl_module_getelf(module, &bias) == nullptr)
     bias = start;
@@ -214,8 +219,14 @@ private:
         where = unit.call_line(call);
       }
     const std::string function = symbol(module, at);
+    if (is_plumbing(function)) {
+      ++number_;
+      return;
+    }
     const std::string place = place_in(module, at, true);
-    line(at, function.empty() ? "in " + place + where : function.substr(1) + where + " (in " + place + ")");
+    line(at,
+         function.empty() ? "in " + place + where
+                          : function.substr(1) + where + " (in " + place + ")");
   }
 
   void end_repetition() {

@@ -23,8 +23,8 @@ struct Frame {
   bool exact = false; // the instruction itself, not where a call returns to
 };
 
-/// The modules of one process, also after its end. Throws nothing but std::bad_alloc; what it cannot
-/// find is left out.
+/// The modules of one process, also after its end. Throws nothing but std::bad_alloc; what it
+/// cannot find is left out.
 class Symbolizer {
 public:
   using Clock = std::chrono::steady_clock;
@@ -39,7 +39,8 @@ public:
 
   /// A line per frame and one for each function that was inlined there:
   /// "#3 0x55d0c0a81234 train(World&, int) at train.cpp:42 (in ./train+0x1234)". Files below the
-  /// working directory are named from there.
+  /// working directory are named from there. The standard library's ways to call a function are
+  /// counted and left out.
   std::string lines(std::span<const Frame> frames);
 
   Dwfl* session() const noexcept { return session_.get(); }
