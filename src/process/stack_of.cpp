@@ -198,7 +198,7 @@ private:
   /// Empty for a thread that cannot be stopped now.
   std::vector<Frame> frames_of(const Task& task) {
     Unwinding unwinding{{}, deadline_};
-    if (refused_ != 0 || task.state() == 'D' || Clock::now() >= deadline_)
+    if (refused_ != 0 || !symbolizer_.session() || task.state() == 'D' || Clock::now() >= deadline_)
       return {};
     const Hold hold(task.id());
     if (hold.error() != 0 && hold.error() != ESRCH)

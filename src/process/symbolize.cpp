@@ -5,7 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
-#include <optional>
+#include <map>
+#include <tuple>
 #include <vector>
 
 #include <cxxabi.h>
@@ -110,10 +111,14 @@ public:
 
   /// The functions that were inlined at the address, the innermost first.
   std::vector<Dwarf_Die> inlined() const {
-    Dwarf_Die* scopes = nullptr;
-    const int count = ::dwarf_getscopes(die_, address_, &scopes);
-    const Allocated<Dwarf_Die> owner(scopes);
     std::vector<Dwarf_Die> found;
+    Dwarf_Die* innermost = nullptr; // and, if it was inlined, the scopes of its definition
+    if (::dwarf_getscopes(die_, address_, &innermost) <= 0)
+      return found;
+    const Allocated<Dwarf_Die> owner(innermost);
+    Dwarf_Die* scopes = nullptr;
+    const int count = ::dwarf_getscopes_die(innermost, &scopes);
+    const Allocated<Dwarf_Die> owner_too(scopes);
     for (int i = 0; i < count && ::dwarf_tag(&scopes[i]) != DW_TAG_subprogram; ++i)
       if (::dwarf_tag(&scopes[i]) == DW_TAG_inlined_subroutine)
         found.push_back(scopes[i]);
@@ -151,13 +156,54 @@ std::string name_of(Dwarf_Die& function) {
   return name ? demangled(name) : "?";
 }
 
-std::string symbol(Dwfl_Module* module, Dwarf_Addr address) {
-  GElf_Off offset = 0;
-  GElf_Sym found;
-  const char* name =
-      ::dwfl_module_addrinfo(module, address, &offset, &found, nullptr, nullptr, nullptr);
-  return name ? " " + demangled(name) : std::string();
-}
+/// The functions in a module's symbol table, by address. libdwfl itself looks at all symbols of a
+/// module for each address, which are half a million in libtorch.
+class Functions {
+public:
+  explicit Functions(Dwfl_Module* module) {
+    const int count = ::dwfl_module_getsymtab(module);
+    for (int i = 0; i < count; ++i)
+      add(module, i);
+    std::sort(all_.begin(), all_.end(), [](const Function& a, const Function& b) {
+      return std::tie(a.start, a.global) < std::tie(b.start, b.global);
+    });
+  }
+
+  /// Empty if no function is there.
+  std::string at(Dwarf_Addr address) const {
+    const auto after = std::upper_bound(
+        all_.begin(), all_.end(), address, [](Dwarf_Addr value, const Function& function) {
+          return value < function.start;
+        });
+    if (after == all_.begin())
+      return "";
+    const Function& before = *std::prev(after);
+    const bool inside = before.size == 0 || address - before.start < before.size;
+    return inside ? demangled(before.name) : "";
+  }
+
+private:
+  struct Function {
+    Dwarf_Addr start;
+    Dwarf_Addr size; // 0: written in assembler, and nobody said
+    bool global;
+    const char* name;
+  };
+
+  void add(Dwfl_Module* module, int index) {
+    GElf_Sym symbol;
+    GElf_Addr start = 0;
+    GElf_Word section = SHN_UNDEF;
+    const char* name =
+        ::dwfl_module_getsym_info(module, index, &symbol, &start, &section, nullptr, nullptr);
+    const auto type = GELF_ST_TYPE(symbol.st_info);
+    if (name && section != SHN_UNDEF && section != SHN_ABS &&
+        (type == STT_FUNC || type == STT_GNU_IFUNC))
+      all_.push_back({start, symbol.st_size, GELF_ST_BIND(symbol.st_info) == STB_GLOBAL, name});
+  }
+
+  std::vector<Function> all_;
+};
 
 /// How the standard library comes from a call of a thread or a callable to the user's function.
 bool is_plumbing(std::string_view function) {
@@ -218,15 +264,13 @@ private:
         line(at, name_of(call) + where + " (inlined)");
         where = unit.call_line(call);
       }
-    const std::string function = symbol(module, at);
+    const std::string function = functions_.try_emplace(module, module).first->second.at(at);
     if (is_plumbing(function)) {
       ++number_;
       return;
     }
     const std::string place = place_in(module, at, true);
-    line(at,
-         function.empty() ? "in " + place + where
-                          : function.substr(1) + where + " (in " + place + ")");
+    line(at, function.empty() ? "in " + place + where : function + where + " (in " + place + ")");
   }
 
   void end_repetition() {
@@ -241,6 +285,7 @@ private:
   int number_ = 0;
   int repeated_ = 0;
   std::uint64_t last_ = 0;
+  std::map<Dwfl_Module*, Functions> functions_;
 };
 
 } // namespace

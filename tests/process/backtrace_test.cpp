@@ -203,6 +203,13 @@ TEST_CASE("a crash in another thread is told with that thread's name and stack",
       stack, {at("write_to(int volatile*)", "write"), at("thread_function()", "thread_function")}));
 }
 
+TEST_CASE("of threads that crash at once one is told", "[backtrace]") {
+  const auto [record, stack] = crash("together", SIGSEGV);
+  INFO(stack);
+  CHECK(has_in_order(
+      stack, {at("write_to(int volatile*)", "write"), at("null_pointer()", "null_pointer")}));
+}
+
 TEST_CASE("a crash in a library without debug information names its function and callers",
           "[backtrace]") {
   const auto [record, stack] = crash("library", SIGSEGV);
@@ -224,6 +231,7 @@ TEST_CASE("inlined functions have lines of their own", "[backtrace]") {
   INFO(stack);
   CHECK(has_in_order(stack,
                      {at("inlined_write(int volatile*)", "inlined_write") + "(inlined)",
+                      at("inlined_call(int volatile*)", "inlined_call") + "(inlined)",
                       at("inlined()", "inlined"),
                       start}));
 }

@@ -59,6 +59,12 @@ APART void thread_function() {
 
 APART void in_thread() { std::thread(thread_function).join(); }
 
+APART void together() {
+  std::thread other(null_pointer);
+  null_pointer();
+  other.join();
+}
+
 APART void library() {
   crash_in_library(nullptr); // here: library
 }
@@ -73,8 +79,12 @@ __attribute__((always_inline)) inline void inlined_write(volatile int* target) {
   *target = 1; // here: inlined_write
 }
 
+__attribute__((always_inline)) inline void inlined_call(volatile int* target) {
+  inlined_write(target); // here: inlined_call
+}
+
 APART void inlined() {
-  inlined_write(nullptr); // here: inlined
+  inlined_call(nullptr); // here: inlined
 }
 
 APART void broken_stack() {
@@ -134,6 +144,7 @@ int main(int argc, char** argv) {
       {"division", division},
       {"overflow", overflow},
       {"in_thread", in_thread},
+      {"together", together},
       {"library", library},
       {"no_function", no_function},
       {"inlined", inlined},
