@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -53,6 +54,10 @@ class Crasher {
 public:
   explicit Crasher(const char* mode) : channel_(muster::process::Channel::create()) {
     REQUIRE(::chdir("/") == 0); // so that files have their full names
+    rlimit core{};
+    ::getrlimit(RLIMIT_CORE, &core);
+    core.rlim_cur = 0; // and none is left there
+    REQUIRE(::setrlimit(RLIMIT_CORE, &core) == 0);
     const timeval limit{30, 0};
     ::setsockopt(channel_.launcher.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     int in[2];
