@@ -1,6 +1,7 @@
 #include "sys.hpp"
 
 #include <atomic>
+#include <cstring>
 
 namespace muster::process::sys {
 
@@ -31,6 +32,11 @@ bool must_fail() noexcept {
     return false;
   errno = fail_with;
   return true;
+}
+
+std::string error_text(int error) {
+  const char* text = ::strerrordesc_np(error);
+  return text != nullptr ? text : "error " + std::to_string(error);
 }
 
 } // namespace muster::process::sys

@@ -33,4 +33,7 @@ auto checked(const std::string& subject, F function) -> decltype(function()) {
   return result;
 }
 
+/// "No space left on device".
+std::string error_text(int error);
+
 } // namespace muster::process::sys
