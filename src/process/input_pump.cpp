@@ -134,10 +134,10 @@ void InputPump::read_source() {
     return;
   }
   size_ = static_cast<std::size_t>(count);
-  for (std::size_t i = 0; i < ranks_.size(); ++i) {
-    ranks_[i].taken = 0;
+  for (Rank& rank : ranks_)
+    rank.taken = 0;
+  for (std::size_t i = 0; i < ranks_.size(); ++i)
     feed(i);
-  }
 }
 
 /// Writes as much as the rank's pipe takes.
