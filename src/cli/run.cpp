@@ -33,6 +33,11 @@ Talk talk_from(const char* text) {
       fmt::format("MUSTER_LOG='{}': it must be one of none, error, info, debug", text));
 }
 
+/// Standard error may be closed or full: that ends nothing.
+void say(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
 std::vector<std::string> program_of(const RunOptions& options) {
   if (options.module)
     return as_module(options.command);
@@ -76,7 +81,8 @@ public:
 
   void write(const std::string& text) {
     if (file_ && (std::fputs(text.c_str(), file_.get()) < 0 || std::fflush(file_.get()) != 0))
-      fmt::print(stderr, "muster: --report '{}' is not whole: {}\n", path_, ::strerrordesc_np(errno));
+      say(fmt::format(
+          "muster: --report '{}' is not whole: {}\n", path_, ::strerrordesc_np(errno)));
   }
 
 private:
@@ -113,7 +119,7 @@ int execute(const RunOptions& options, RunLauncher& launcher, Talk talk) {
   try {
     launcher.execute({program_of(options)});
     if (talk == Talk::debug)
-      fmt::print(stderr, "{}", to_string(launcher.last_report()));
+      say(to_string(launcher.last_report()));
   } catch (const UsageError&) {
     throw;
   } catch (const SpawnFailure& failure) {
@@ -123,12 +129,12 @@ int execute(const RunOptions& options, RunLauncher& launcher, Talk talk) {
     throw;
   } catch (const Error& error) {
     if (talk >= Talk::error)
-      fmt::print(stderr, "{}", to_string(launcher.last_report()));
+      say(to_string(launcher.last_report()));
     code = launcher.last_report().exit_code();
   }
   for (const std::string& note : launcher.last_report().notes)
     if (code == 0 && talk == Talk::info)
-      fmt::print(stderr, "muster: {}\n", note);
+      say("muster: " + note + "\n");
   file.write(to_json(launcher.last_report()));
   return code;
 }
@@ -144,7 +150,7 @@ int run(const RunOptions& options) {
   if (talk < Talk::error)
     launch.on_failure = nullptr;
   if (talk >= Talk::info)
-    launch.on_note = [](const std::string& note) { fmt::print(stderr, "muster: {}\n", note); };
+    launch.on_note = [](const std::string& note) { say("muster: " + note + "\n"); };
   RunLauncher launcher(nprocs, std::move(launch), options);
   if (options.dry_run || options.print_env) {
     print_plan(options, launcher);

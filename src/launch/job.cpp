@@ -73,10 +73,10 @@ Job::Job(Task task, StartMethod method, Part part, const LaunchOptions& options)
       options_(options),
       open_files_(task_.ranks.size()),
       interrupts_(options_) {
-  note(process::bind_ranks(task_.ranks, options_.binding));
-  choose_threads();
   if (method_ == StartMethod::spawn)
     find_programs();
+  note(process::bind_ranks(task_.ranks, options_.binding));
+  choose_threads();
 }
 
 void Job::note(const std::string& text) const {
@@ -246,7 +246,7 @@ JobReport Job::run() {
                      options_.max_restarts,
                      pause.count() > 0 ? fmt::format(" in {} ms", pause.count()) : "",
                      report.reason));
-    if (interrupts_.wait(pause))
+    if (interrupts_.stops_within(pause))
       return report; // the next attempt would only be stopped
   }
 }

@@ -34,9 +34,13 @@ Interrupts::Interrupts(const LaunchOptions& options)
         [[maybe_unused]] const ssize_t done = ::write(fd, &one, sizeof one);
       }) {}
 
-Interrupts::News Interrupts::take() {
+void Interrupts::clear_wake() {
   std::uint64_t count = 0;
   [[maybe_unused]] const ssize_t done = ::read(wake_.get(), &count, sizeof count);
+}
+
+Interrupts::News Interrupts::take() {
+  clear_wake();
   News news;
   news.token = options_.stop.stop_requested();
   for (const int signal : options_.forward)
@@ -54,9 +58,23 @@ Interrupts::News Interrupts::take() {
   return news;
 }
 
-bool Interrupts::wait(std::chrono::milliseconds time) const {
-  pollfd ready{wake_.get(), POLLIN, 0};
-  return ::poll(&ready, 1, static_cast<int>(time.count())) > 0;
+bool Interrupts::stops_within(std::chrono::milliseconds time) {
+  using Clock = std::chrono::steady_clock;
+  const auto limit = Clock::now() + time;
+  for (;;) {
+    clear_wake();
+    const auto& stops = options_.stop_signals;
+    if (options_.stop.stop_requested() ||
+        std::any_of(stops.begin(), stops.end(), [this](int signal) {
+          return signals_.pending(signal) > 0;
+        }))
+      return true;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(limit - Clock::now());
+    if (left.count() <= 0)
+      return false;
+    pollfd ready{wake_.get(), POLLIN, 0};
+    ::poll(&ready, 1, static_cast<int>(left.count()));
+  }
 }
 
 } // namespace muster::process

@@ -36,10 +36,12 @@ public:
   /// What came since the last call. The token counts for ever.
   News take();
 
-  /// Waits; true as soon as there is news, which stays to be taken.
-  bool wait(std::chrono::milliseconds time) const;
+  /// Waits; true as soon as the job is to stop.
+  bool stops_within(std::chrono::milliseconds time);
 
 private:
+  void clear_wake();
+
   const LaunchOptions& options_;
   Fd wake_; // an eventfd
   SignalWatch signals_;

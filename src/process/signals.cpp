@@ -80,11 +80,13 @@ SignalWatch::~SignalWatch() {
     restore(SIGCHLD);
 }
 
+int SignalWatch::pending(int signal) const noexcept {
+  return static_cast<int>(totals[signal] - seen_[static_cast<std::size_t>(signal)]);
+}
+
 int SignalWatch::take(int signal) noexcept {
-  long& seen = seen_[static_cast<std::size_t>(signal)];
-  const long now = totals[signal];
-  const auto count = static_cast<int>(now - seen);
-  seen = now;
+  const int count = pending(signal);
+  seen_[static_cast<std::size_t>(signal)] += count;
   return count;
 }
 

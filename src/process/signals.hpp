@@ -18,7 +18,8 @@ public:
   SignalWatch& operator=(const SignalWatch&) = delete;
   ~SignalWatch();
 
-  /// How often `signal` came since the last call for it.
+  /// How often `signal` came since the last take() of it.
+  int pending(int signal) const noexcept;
   int take(int signal) noexcept;
 
 private:
