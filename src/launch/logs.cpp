@@ -33,10 +33,12 @@ StreamMap StreamMap::parse(const std::string& text, const std::string& subject) 
   for (std::string part; std::getline(parts, part, ',');) {
     const auto colon = part.find(':');
     ranks += (ranks.empty() ? "" : ",") + part.substr(0, colon);
+    if (part.empty())
+      throw wrong;
     if (colon == std::string::npos)
       continue;
     const auto streams = streams_from(part.substr(colon + 1));
-    if (!streams)
+    if (!streams || ranks.empty())
       throw wrong;
     map.by_rank_.emplace_back(RankSet::parse(ranks, fmt::format("{} '{}':", subject, text)),
                               *streams);

@@ -97,8 +97,19 @@ TEST_CASE("a map of no streams is empty", "[stream_map]") {
 }
 
 TEST_CASE("what is no map of streams is refused by name", "[stream_map]") {
-  const std::string text =
-      GENERATE("", "4", "x", "0:", "0:4", ":1", "0:1,", "0:1,2", "0:1;1:2", "a:1", "3-1:2", "0:11");
+  const std::string text = GENERATE("",
+                                    "4",
+                                    "x",
+                                    "0:",
+                                    "0:4",
+                                    ":1",
+                                    "0:1,",
+                                    "0:1,2",
+                                    "0:1,,2:1",
+                                    "0:1;1:2",
+                                    "a:1",
+                                    "3-1:2",
+                                    "0:11");
   CHECK_THROWS_WITH(streams(text), Catch::Contains("--tee '" + text + "'"));
   CHECK_THROWS_AS(streams(text), muster::UsageError);
 }

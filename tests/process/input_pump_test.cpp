@@ -37,7 +37,7 @@ struct Feed {
       if (Clock::now() > limit)
         return false;
       pollfd ready{pump.fd(), POLLIN, 0};
-      ::poll(&ready, 1, 10);
+      ::poll(&ready, 1, 1);
       pump.turn();
     }
     return true;
