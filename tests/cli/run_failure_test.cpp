@@ -30,8 +30,13 @@ TEST_CASE("the exit code is that of the first failure", "[run_failure]") {
 
 TEST_CASE("the cause is named and not its echo", "[run_failure]") {
   for (int round = 0; round < 20; ++round) {
+    const test::Folder folder;
+    const std::string cause = folder / "pid";
+    // The others see that rank 2 has gone, as a lost connection would tell them.
     Run run(script(4,
-                   "if [ $RANK = 2 ]; then exit 7; fi; sleep 0.05; exit 5", // a lost connection
+                   "if [ $RANK = 2 ]; then ln -s $$ " + cause + "; exit 7; fi; "
+                   "while [ ! -L " + cause + " ]; do sleep 0.01; done; "
+                   "while kill -0 $(readlink " + cause + ") 2>/dev/null; do :; done; exit 5",
                    {"--shutdown-timeout", "5"}));
     CHECK(run.wait() == 7);
     CHECK_THAT(run.err(), Contains("* rank 2 (local rank 2") && Contains("exit code 7"));

@@ -154,10 +154,10 @@ TEST_CASE("Ctrl-Z stops the ranks with the launcher, and fg continues them", "[r
   run.wait_for("ready", 2);
   run.signal(SIGTSTP);
   REQUIRE(eventually([&] { return state_of(run.pid()) == 'T'; }));
-  int stopped = 0;
-  for (const pid_t pid : run.processes())
-    stopped += state_of(pid) == 'T' ? 1 : 0;
-  CHECK(stopped >= 3);
+  CHECK(eventually([&] {
+    const auto all = run.processes();
+    return std::count_if(all.begin(), all.end(), [](pid_t pid) { return state_of(pid) == 'T'; }) >= 3;
+  }));
   run.signal(SIGCONT);
   REQUIRE(eventually([&] { return state_of(run.pid()) != 'T'; }));
   run.signal(SIGTERM);

@@ -109,7 +109,7 @@ TEST_CASE("what a task asks for is checked before anything starts", "[usage]") {
     check_refused(method, "without ranks", [](auto& task) { task.ranks.clear(); });
     check_refused(method, "without work", [](auto& task) { task.work = {}; });
     check_refused(
-        method, "stands where rank 1 belongs", [](auto& task) { task.ranks[1].rank = 0; });
+        method, "stands where rank 1 (local rank 1) belongs", [](auto& task) { task.ranks[1].rank = 0; });
     check_refused(method, "'A=B'", [](auto& task) { task.ranks[1].env["A=B"] = "x"; });
     check_refused(method, "rank 1: CPU 4000", [](auto& task) { task.ranks[1].cpus = {4000}; });
     check_refused(method, "'/nowhere'", [](auto& task) { task.ranks[0].cwd = "/nowhere"; });

@@ -31,7 +31,7 @@ public:
     ::posix_spawn_file_actions_init(&actions);
     ::posix_spawn_file_actions_adddup2(&actions, out[1], 1);
     ::posix_spawn_file_actions_adddup2(&actions, out[1], 2);
-    std::vector<std::string> environment{mark_};
+    std::vector<std::string> environment{mark_, "MUSTER_LOG=error"};
     if (fault)
       environment.push_back(std::string("MUSTER_FAULT=") + fault);
     const std::string number = std::to_string(nprocs);

@@ -137,7 +137,8 @@ int launch(muster::Launcher& launcher, const std::string& mode) {
                                                                       {"throw", throws},
                                                                       {"crash", crashes},
                                                                       {"leave", leaves_early},
-                                                                      {"nested", launches}};
+                                                                      {"nested", launches},
+                                                                      {"no-init", finish}};
     launcher.run(functions.at(mode));
   }
   return 0;
