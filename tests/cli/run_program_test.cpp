@@ -210,6 +210,32 @@ TEST_CASE("a port that is taken is refused and its holder named", "[run_program]
   ::close(holder);
 }
 
+TEST_CASE("jobs that start at the same moment do not meet", "[run_program]") {
+  for (int round = 0; round < 10; ++round) {
+    const std::vector<std::string> line = {"--nproc-per-node", "2", "--prefix", "", MUSTER_WORKER,
+                                           "run", "2", "results"};
+    Run one(line);
+    Run other(line);
+    CHECK(one.wait() == 0);
+    CHECK(other.wait() == 0);
+    for (const Run* run : {&one, &other})
+      CHECK(sorted_lines(run->out()) == Lines{"results 0.000000", "results 1.500000"});
+  }
+  Run ports(script(1, "echo $MASTER_PORT; sleep 100 & wait"));
+  ports.wait_for("\n");
+  Run others(script(1, "echo $MASTER_PORT"));
+  CHECK(others.wait() == 0);
+  CHECK(others.out() != ports.out());
+}
+
+TEST_CASE("a rank's program may be killed at any moment of its start", "[run_program]") {
+  for (int round = 0; round < 20; ++round) {
+    Run run({"--nproc-per-node", "8", "sh", "-c", "kill -9 $$"});
+    CHECK(run.wait() == 137);
+    CHECK(run.nothing_left());
+  }
+}
+
 TEST_CASE("a program that links muster has the launcher's store", "[run_program]") {
   Run run({"--nproc-per-node", "4", "--prefix", "", MUSTER_WORKER, "run", "4", "finish"});
   CHECK(run.wait() == 0);
