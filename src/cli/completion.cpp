@@ -17,7 +17,7 @@ std::string list(bool only_with_value) {
   std::string all;
   for (const Flag& flag : flags())
     if (flag.group != Group::refused && (flag.value || !only_with_value))
-      all += (all.empty() ? "" : " ") + spellings(flag, " ");
+      all += spellings(flag, " ") + ' ';
   return all;
 }
 

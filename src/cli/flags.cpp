@@ -1,13 +1,14 @@
 #include "flags.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 
 namespace muster::cli {
 
 namespace {
 
-constexpr Flag table[] = {
+constexpr auto table = std::to_array<Flag>({
     {.name = "nproc-per-node",
      .group = Group::ranks,
      .value = "N",
@@ -234,7 +235,7 @@ constexpr Flag table[] = {
     {.name = "duplicate-stdout-filters", .group = Group::refused, .value = "WORDS", .pet = true},
     {.name = "duplicate-stderr-filters", .group = Group::refused, .value = "WORDS", .pet = true},
     {.name = "print-completion", .group = Group::refused, .value = "SHELL"},
-};
+});
 
 char dashed(char c) noexcept { return c == '_' ? '-' : c; }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 #include <fmt/ranges.h>
 
@@ -36,30 +37,33 @@ struct Endpoint {
   std::optional<int> port = {};
 };
 
-/// host, host:port, [address]:port or an IPv6 address alone.
-Endpoint endpoint(const Given& given) {
-  const std::string& text = given.text;
-  const UsageError wrong(
-      fmt::format("{} '{}': write HOST, HOST:PORT or [IPV6]:PORT", given.subject, given.text));
-  const bool brackets = text.starts_with('[');
-  const auto host_end = brackets ? text.find(']') : text.find(':');
-  const bool bare_ipv6 = !brackets && std::count(text.begin(), text.end(), ':') > 1;
-  Endpoint found{text};
-  std::string rest;
-  if (brackets && host_end == std::string::npos)
-    throw wrong;
-  if (!bare_ipv6 && host_end != std::string::npos) {
-    found.host = text.substr(brackets ? 1 : 0, host_end - (brackets ? 1 : 0));
-    rest = text.substr(host_end + (brackets ? 1 : 0));
+/// The host, and ":PORT" or nothing; nullopt if `text` is no endpoint.
+std::optional<std::pair<std::string, std::string>> split_endpoint(const std::string& text) {
+  std::pair<std::string, std::string> parts(text, "");
+  auto& [host, rest] = parts;
+  if (const auto end = text.find(']'); text.starts_with('[') && end != std::string::npos) {
+    host = text.substr(1, end - 1);
+    rest = text.substr(end + 1);
+  } else if (std::count(text.begin(), text.end(), ':') == 1) { // more of them: an IPv6 address
+    host = text.substr(0, text.find(':'));
+    rest = text.substr(host.size());
   }
-  if (found.host.empty() || found.host.find_first_of("/[] \t") != std::string::npos)
-    throw wrong;
-  if (rest.starts_with(':'))
-    found.port =
-        whole({fmt::format("{} '{}': the port", given.subject, text), rest.substr(1)}, 0, 65535);
-  else if (!rest.empty())
-    throw wrong;
-  return found;
+  if (host.empty() || host.find_first_of("/[] \t") != std::string::npos ||
+      !(rest.empty() || rest.starts_with(':')))
+    return std::nullopt;
+  return parts;
+}
+
+Endpoint endpoint(const Given& given) {
+  const auto parts = split_endpoint(given.text);
+  if (!parts)
+    throw UsageError(
+        fmt::format("{} '{}': write HOST, HOST:PORT or [IPV6]:PORT", given.subject, given.text));
+  const auto& [host, rest] = *parts;
+  if (rest.empty())
+    return {host};
+  const std::string subject = fmt::format("{} '{}': the port", given.subject, given.text);
+  return {host, whole({subject, rest.substr(1)}, 0, 65535)};
 }
 
 std::string address(const Given& given) {

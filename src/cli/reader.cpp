@@ -10,19 +10,19 @@ namespace muster::cli {
 Reader::Reader(const Words& words, const EnvSnapshot& environment)
     : words_(words), environment_(environment), problems_(words.problems) {}
 
-std::optional<Given> Reader::find(const char* name) const {
-  const Flag* const flag = find_flag(std::string("--") + name);
-  assert(flag);
+std::optional<Given> Reader::find(const char* flag) const {
+  const Flag* const entry = find_flag(std::string("--") + flag);
+  assert(entry);
   for (const Flag& other : flags())
-    if (&other == flag || (other.same_as && other.same_as == std::string(name)))
+    if (&other == entry || (other.same_as && other.same_as == std::string(flag)))
       if (const auto found = words_.values.find(other.name); found != words_.values.end())
         return Given{to_string(other), found->second};
-  if (const std::string variable = pet_variable(*flag); flag->pet)
+  if (const std::string variable = pet_variable(*entry); entry->pet)
     if (const std::string* const value = environment_.find(variable))
       return Given{variable, *value};
-  if (flag->variable)
-    if (const std::string* const value = environment_.find(flag->variable))
-      return Given{flag->variable, *value};
+  if (entry->variable)
+    if (const std::string* const value = environment_.find(entry->variable))
+      return Given{entry->variable, *value};
   return std::nullopt;
 }
 

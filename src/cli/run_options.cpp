@@ -1,6 +1,7 @@
 #include "run_options.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -184,14 +185,14 @@ void read_without_effect(Reader& reader) {
 }
 
 void refuse(Reader& reader) {
-  constexpr std::pair<const char*, const char*> instead[] = {
+  constexpr auto instead = std::to_array<std::pair<const char*, const char*>>({
       {"logs-specs", "there are no plug-ins here; use --log-dir, --redirects and --tee"},
       {"duplicate-stdout-filters",
        "lines are not filtered here; use --log-dir, and grep its files"},
       {"duplicate-stderr-filters",
        "lines are not filtered here; use --log-dir, and grep its files"},
       {"print-completion", "use muster completion bash"},
-  };
+  });
   for (const auto& [flag, advice] : instead)
     if (reader.find(flag))
       reader.problem("{}: {}", reader.spell(flag), advice);
@@ -206,13 +207,13 @@ void refuse(Reader& reader) {
 void check_local_ranks(Reader& reader, const RunOptions& options) {
   if (!options.nprocs)
     return;
-  const std::pair<const char*, int> named[] = {
+  const auto named = std::to_array<std::pair<const char*, int>>({
       {"redirects", options.launch.logs->redirects.highest()},
       {"tee", options.launch.logs->tee.highest()},
       {"local-ranks-filter", options.launch.logs->console.highest()},
       {"stdin", options.launch.stdin_ranks.highest()},
       {"wrap-ranks", options.wrap_ranks.highest()},
-  };
+  });
   for (const auto& [flag, highest] : named)
     if (highest >= *options.nprocs)
       reader.problem("{}: there is no local rank {}, since {} ends them at {}",

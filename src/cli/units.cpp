@@ -2,6 +2,7 @@
 
 #include <muster/launch/error.hpp>
 
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -17,10 +18,11 @@ namespace {
 
 using Unit = std::pair<std::string_view, double>;
 
-constexpr Unit times[] = {
-    {"", 1e3}, {"s", 1e3}, {"ms", 1}, {"m", 6e4}, {"h", 3.6e6}, {"d", 8.64e7}};
+constexpr auto times = std::to_array<Unit>(
+    {{"", 1e3}, {"s", 1e3}, {"ms", 1}, {"m", 6e4}, {"h", 3.6e6}, {"d", 8.64e7}});
 
-constexpr Unit sizes[] = {{"", 1}, {"K", 0x1p10}, {"M", 0x1p20}, {"G", 0x1p30}, {"T", 0x1p40}};
+constexpr auto sizes =
+    std::to_array<Unit>({{"", 1}, {"K", 0x1p10}, {"M", 0x1p20}, {"G", 0x1p30}, {"T", 0x1p40}});
 
 /// A decimal number, perhaps with a fraction, times its unit; nullopt if `text` is no such thing.
 std::optional<double> quantity(std::string_view text, std::span<const Unit> units) {

@@ -112,11 +112,11 @@ TEST_CASE("the values of every flag that has a choice are completed", "[completi
 }
 
 TEST_CASE("files and folders are completed by name", "[completion]") {
-  char folder[] = "/tmp/muster-completion-XXXXXX";
-  REQUIRE(::mkdtemp(folder));
+  std::string folder = "/tmp/muster-completion-XXXXXX";
+  REQUIRE(::mkdtemp(folder.data()));
   const auto remove = [](const char* path) { output_of("rm -rf " + std::string(path)); };
-  const std::unique_ptr<char, decltype(remove)> guard(folder, remove);
-  const std::string inside = std::string(folder) + "/re";
+  const std::unique_ptr<char, decltype(remove)> guard(folder.data(), remove);
+  const std::string inside = folder + "/re";
   REQUIRE(output_of("mkdir " + inside + "sults").code == 0);
   REQUIRE(output_of("touch '" + inside + "port 1'").code == 0);
   CHECK(complete({"muster", "run", "--log-dir", inside}) == Words{inside + "sults"});

@@ -578,7 +578,7 @@ TEST_CASE("times and sizes have units", "[units]") {
        {"", "s", "1x", "1 s", "1e3", "nan", "inf", "-1", "-0.1s", "36501d", "+1", "0x10"})
     CHECK_THROWS_AS(cli::parse_duration(wrong, "-d"), UsageError);
   CHECK(cli::parse_size("0", "-s") == 0);
-  CHECK(cli::parse_size("64M", "-s") == 64u << 20);
+  CHECK(cli::parse_size("64M", "-s") == 64U << 20);
   CHECK(cli::parse_size("1.5K", "-s") == 1536);
   for (const char* wrong : {"", "M", "-1", "1MB", "1e6", "9999999T"})
     CHECK_THROWS_AS(cli::parse_size(wrong, "-s"), UsageError);
