@@ -33,6 +33,26 @@ muster::DDPStrategy strategy(StartMethod method, int ranks) {
                              {.device = "cpu"});
 }
 
+/// Rank 0 fails the first time, once all are there. Both times are told.
+void fails_once(muster::World& world) {
+  world.store->add("there", 1);
+  if (world.attempt == 0 && world.rank == 0) {
+    while (world.store->add("there", 0) < world.size)
+      ::usleep(1000);
+    std::cout << "failed " << bench::now_ns() << std::endl;
+    ::_exit(1);
+  }
+  if (world.attempt == 0)
+    ::sleep(60);
+  std::cout << "runs " << bench::now_ns() << std::endl;
+}
+
+int restart(int ranks) {
+  SpawnLauncher(StartMethod::forkserver, ranks, {.max_restarts = 1, .on_failure = nullptr})
+      .run(fails_once);
+  return 0;
+}
+
 /// One of the ranks is to be killed from outside; tells when launch() is back.
 int watch(const std::string& method, int ranks) {
   try {
@@ -50,6 +70,8 @@ int run(const std::string& mode, int ranks, const std::string& method) {
   }
   if (mode == "watch")
     return watch(method, ranks);
+  if (mode == "restart")
+    return restart(ranks);
   auto ddp = strategy(StartMethod::forkserver, ranks);
   if (mode == "warm")
     return bench::serve_times([&] { ddp.launch(first_all_reduce); });
@@ -57,7 +79,7 @@ int run(const std::string& mode, int ranks, const std::string& method) {
     ddp.launch(first_all_reduce);
     return 0;
   }
-  std::cerr << "usage: muster_launch empty|warm|once RANKS, or watch RANKS METHOD\n";
+  std::cerr << "usage: muster_launch empty|warm|once|restart RANKS, or watch RANKS METHOD\n";
   return 2;
 }
 

@@ -10,6 +10,7 @@ import argparse
 import ctypes
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -195,6 +196,77 @@ class Cold:
         pass
 
 
+class Lines(Cold):
+    """Ranks that print: milliseconds until the program has ended, and lines that are not whole."""
+
+    def __init__(self, argv, count):
+        super().__init__(argv)
+        self.count = count
+
+    def measure(self):
+        start = time.monotonic()
+        process = Process(self.argv)
+        try:
+            process.popen.stdin.close()
+            parts = []
+            while part := os.read(process.popen.stdout.fileno(), 1 << 20):
+                parts.append(part)
+            if process.wait() != 0:
+                process.fail("failed")
+            took = time.monotonic() - start
+            lines = b"".join(parts).split(b"\n")
+            whole = re.compile(rb"(\[[^]]*\]:? ?)?line \d+ of rank \d+ x+").fullmatch
+            good = {line[line.index(b"line"):] for line in lines if whole(line) and len(line) >= 99}
+            return (took * 1e3, self.count - len(good))
+        finally:
+            process.close()
+
+
+class Idle(Cold):
+    """A launcher whose ranks sleep: CPU seconds in 10 s of that, and its own memory in MiB."""
+
+    def measure(self):
+        process = Process(self.argv)
+        try:
+            time.sleep(8 if "python" in self.argv[0] else 1)  # it is up by then
+            before = self.cpu_seconds(process.pid)
+            time.sleep(10)
+            used = self.cpu_seconds(process.pid) - before
+            with open(f"/proc/{process.pid}/status") as file:
+                kib = next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
+            return (used, kib / 1024)
+        finally:
+            process.popen.terminate()
+            process.close()
+
+    @staticmethod
+    def cpu_seconds(pid):
+        total = 0
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/schedstat") as file:
+                total += int(file.read().split()[0])
+        return total / 1e9
+
+
+class Restarted(Cold):
+    """Milliseconds from a rank's failure to the last rank of the next attempt."""
+
+    def measure(self):
+        with tempfile.TemporaryDirectory() as folder:
+            process = Process([word.replace("FOLDER", folder) for word in self.argv])
+            try:
+                process.popen.stdin.close()
+                times = {"failed": [], "runs": []}
+                while part := process.popen.stdout.readline():
+                    what, when = part.decode().split()[-2:]
+                    times[what].append(int(when))
+                if process.wait() != 0 or not times["runs"]:
+                    process.fail("failed")
+                return (max(times["runs"]) - times["failed"][0]) / 1e6
+            finally:
+                process.close()
+
+
 class Killed(Cold):
     """Kills a rank or the launcher of a program whose ranks print their pids and sleep. Milliseconds
     from the end of the killed process (for the launcher: from the kill) to those of `figures`."""
@@ -348,6 +420,9 @@ class Bench:
         self.mpirun = shutil.which("mpirun")
         self.table = table
 
+    def muster(self, ranks, *arguments):
+        return [self.settings["command"], "run", "-n", str(ranks), *map(str, arguments)]
+
     def program(self, name, *arguments):
         return [os.path.join(self.build, name), *map(str, arguments)]
 
@@ -408,6 +483,28 @@ class Bench:
                         "Python forkserver": self.peer(Warm, "empty.py", n)} if n < 32 else {}),
                 })
 
+    def p4(self):
+        nothing = self.program("bare_fork", "nothing")
+        for n in 2, 8:
+            self.table.compare(
+                "P4", [(f"muster run of a program with libtorch, {n} ranks, ms", min, ratio_of(1.05))], {
+                    "muster": Cold(self.muster(n, *nothing)),
+                    "bound": Cold(self.program("bare_run", n, *nothing)),
+                    "mpirun": self.mpi(n, *nothing),
+                    "torchrun": self.torchrun(Cold, n, *nothing, options=["--no-python"]),
+                })
+
+    def p5(self):
+        self.table.compare("P5", [("muster run -n 64 /bin/true, ms", min, ratio_of(1.3))], {
+            "muster": Cold(self.muster(64, "/bin/true")),
+            "bound": Cold(self.program("bare_run", 64, "/bin/true")),
+            "torchrun, 2 ranks": self.torchrun(Cold, 2, "/bin/true", options=["--no-python"]),
+        })
+        self.table.compare("P5", [("muster --version, ms", min, ("< 5", lambda ratio, best: best < 5))], {
+            "muster": Cold([self.settings["command"], "--version"]),
+            "bound": Cold(["/bin/true"]),
+        })
+
     def p6(self):
         n = 4
         figures = [
@@ -453,6 +550,49 @@ class Bench:
                 "muster": Warm(self.program("muster_result", "tensor")),
                 "bound": Warm(self.program("bare_memfd", "write")),
                 "shared-memory tensor": self.peer(Warm, "result.py", "tensor"),
+            })
+
+    def p9(self):
+        n, lines = 8, 100_000
+        program = self.program("bare_run", "lines", lines)
+        figures = [
+            ("8 ranks x 100,000 lines of 100 bytes to a pipe, ms", min, ("<= 300", lambda ratio, best: best <= 300)),
+            ("... lines torn or lost", max, ("0", lambda ratio, best: best == 0)),
+        ]
+
+        def printing(argv):
+            return Lines(argv, n * lines)
+
+        mpi = self.mpi(n, *program)
+        self.table.compare("P9", figures, {
+            "muster": printing(self.muster(n, *program)),
+            "bound": printing(self.program("bare_run", n, *program)),
+            "mpirun": mpi if mpi is NotInstalled else printing(mpi.argv),
+            "torchrun --tee": self.torchrun(printing, n, *program, options=["--no-python", "--tee", "3"]),
+        })
+
+    def p10(self):
+        n = 8
+        figures = [
+            ("8 ranks sleep for 10 s: CPU seconds of the launcher", min, ("0.000", lambda ratio, best: best < 0.0005)),
+            ("... its memory, MiB", min, ("<= 8", lambda ratio, best: best <= 8)),
+        ]
+        sleep = ["sleep", "100"]
+        mpi = self.mpi(n, *sleep)
+        self.table.compare("P10", figures, {
+            "muster": Idle(self.muster(n, *sleep)),
+            "mpirun": mpi if mpi is NotInstalled else Idle(mpi.argv),
+            "torchrun": self.torchrun(Idle, n, *sleep, options=["--no-python"]),
+        })
+
+    def p12(self):
+        n = 4
+        self.table.compare(
+            "P12", [("a rank of 4 fails: ms until the next attempt's ranks run", min,
+                     ("<= 50", lambda ratio, best: best <= 50))], {
+                "muster": Restarted(self.program("muster_launch", "restart", n)),
+                "torchrun": self.torchrun(
+                    Restarted, n, os.path.join(HERE, "peers", "restart.py"), "FOLDER", options=["--max-restarts", "1"]),
             })
 
     def p11(self):
