@@ -32,7 +32,9 @@ StreamMap StreamMap::parse(const std::string& text, const std::string& subject) 
   std::istringstream parts(text);
   for (std::string part; std::getline(parts, part, ',');) {
     const auto colon = part.find(':');
-    ranks += (ranks.empty() ? "" : ",") + part.substr(0, colon);
+    if (!ranks.empty())
+      ranks += ',';
+    ranks.append(part, 0, colon);
     if (part.empty())
       throw wrong;
     if (colon == std::string::npos)
