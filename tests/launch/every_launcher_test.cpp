@@ -99,13 +99,16 @@ TEST_CASE("an exception in a rank is told with type and text", "[every_launcher]
   }
 }
 
-TEST_CASE("a crash is told by its signal", "[every_launcher]") {
+TEST_CASE("a crash is told by its signal and its place", "[every_launcher]") {
   for (const std::string kind : every_kind) {
     INFO(kind);
     const Ran ran = run(kind, 3, "crash");
     INFO(ran.err);
-    CHECK(ran.code == 128 + SIGSEGV);
-    CHECK_THAT(ran.err, Contains("signal 11 (SIGSEGV)") && Contains("* rank 2"));
+    CHECK(ran.code == 128 + SIGABRT);
+    CHECK_THAT(ran.err,
+               Contains("signal 6 (SIGABRT)") && Contains("* rank 2") &&
+                   Contains("where rank 2 was") && Contains("crashes(muster::World&)") &&
+                   Contains("worker.cpp:"));
   }
 }
 

@@ -1,9 +1,11 @@
 // Whatever the system refuses, and whenever: no rank is left, no descriptor, and the error says
 // what.
 #include <muster/launch/spawn_launcher.hpp>
+#include <muster/launch/subprocess_launcher.hpp>
 
 #include <cerrno>
 
+#include "folder.hpp"
 #include "process/sys.hpp"
 #include "ranks.hpp"
 
@@ -50,6 +52,32 @@ TEST_CASE("each system call of a launch may fail", "[all_or_nothing]") {
     CHECK(k > 15);                                  // the failures were really tried
     SpawnLauncher(method, 3, quiet()).run(nothing); // and left nothing broken
   }
+}
+
+TEST_CASE("each system call of a program's launch with log files may fail", "[all_or_nothing]") {
+  const test::Folder folder;
+  auto options = quiet();
+  options.logs = muster::LogOptions{.directory = folder.path()};
+  muster::SubprocessLauncher launcher(StartMethod::spawn, 3, options);
+  launcher.execute({{"true"}});
+  const std::size_t fds = test::count_fds();
+  const auto before = test::children();
+  long k = 0;
+  bool failed = true;
+  for (; failed; ++k) {
+    INFO("call " << k);
+    muster::process::sys::fail_call(k, k % 2 == 0 ? EMFILE : EAGAIN);
+    try {
+      launcher.execute({{"true"}});
+    } catch (const muster::Error& error) {
+      CHECK_FALSE(std::string(error.what()).empty());
+    }
+    failed = muster::process::sys::calls_made() > k;
+    CHECK(test::count_fds() == fds);
+    CHECK(test::children() == before);
+  }
+  CHECK(k > 15);
+  launcher.execute({{"true"}});
 }
 
 TEST_CASE("the limit on open files is named, with the rank", "[all_or_nothing]") {

@@ -1,6 +1,9 @@
 #include <muster/muster.hpp>
 
+#include <chrono>
 #include <thread>
+
+#include <unistd.h>
 
 #include <torch/torch.h>
 
@@ -78,6 +81,14 @@ void ends_badly(Strategy& strategy, int failing) {
   if (strategy.rank() == failing)
     throw std::runtime_error("the loss is not finite");
   strategy.barrier();
+}
+
+void stays_away(Strategy& strategy, int absent) {
+  strategy.barrier();
+  if (strategy.rank() == absent)
+    for (;;)
+      ::pause();
+  strategy.all_reduce(1.0);
 }
 
 int evaluate(Strategy& strategy, int samples) {
@@ -194,6 +205,22 @@ TEST_CASE("the rank that threw is the answer, not those that lost it", "[launch]
     CHECK(failure.first().rank == failing);
     CHECK(failure.first().message == "the loss is not finite");
   }
+}
+
+TEST_CASE("a hang names the rank that is behind and the collective of those that wait", "[launch]") {
+  DDPStrategy ddp{SpawnLauncher{StartMethod::forkserver,
+                                3,
+                                {.hang_timeout = std::chrono::milliseconds(500)}},
+                  {.device = "cpu"}};
+  try {
+    ddp.launch(stays_away, 1);
+    FAIL("it was not told");
+  } catch (const muster::Timeout& timeout) {
+    CHECK_THAT(timeout.what(), Contains("no rank has made progress for 0.5 s: rank 1 (pid") &&
+                                   Contains("is behind; waiting: rank 0") &&
+                                   Contains("in all_reduce"));
+  }
+  CHECK_THAT(ddp.launcher().last_report().ranks[1].backtrace, Contains("stays_away"));
 }
 
 TEST_CASE("jobs that start at the same moment do not meet", "[launch]") {
