@@ -59,7 +59,7 @@ InputPump::InputPump(const RankSet& fed, const std::vector<RankSpec>& ranks, int
     make_pipe(*rank);
   if (source_) {
     is_terminal_ = ::isatty(source_.get()) == 1;
-    buffer_ = std::make_unique_for_overwrite<char[]>(read_bytes);
+    buffer_.resize(read_bytes);
   }
 }
 
@@ -126,7 +126,7 @@ bool InputPump::belongs_to_others() const noexcept {
 }
 
 void InputPump::read_source() {
-  const ssize_t count = ::read(source_.get(), buffer_.get(), read_bytes);
+  const ssize_t count = ::read(source_.get(), buffer_.data(), buffer_.size());
   if (count < 0 && (errno == EAGAIN || errno == EINTR))
     return;
   if (count <= 0) {
@@ -145,7 +145,7 @@ void InputPump::feed(std::size_t i) {
   Rank& rank = ranks_[i];
   while (rank.write && rank.taken < size_) {
     const ssize_t count =
-        write_quietly(rank.write.get(), {buffer_.get() + rank.taken, size_ - rank.taken});
+        write_quietly(rank.write.get(), {buffer_.data() + rank.taken, size_ - rank.taken});
     if (count >= 0)
       rank.taken += static_cast<std::size_t>(count);
     else if (errno == EAGAIN)

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -69,7 +68,7 @@ private:
   bool is_terminal_ = false;
   bool source_watched_ = false;
   std::vector<Rank> ranks_;
-  std::unique_ptr<char[]> buffer_;
+  std::vector<char> buffer_;
   std::size_t size_ = 0; // of what is in `buffer_`
   std::optional<Clock::time_point> look_again_;
 };

@@ -75,12 +75,12 @@ bool LogPlan::any_file() const {
 }
 
 std::string LogPlan::prefix(const RankSpec& rank, std::size_t stream, bool is_terminal) const {
-  const std::string text = replaced(pattern_,
-                                    {{"${rank}", std::to_string(rank.rank)},
-                                     {"${local_rank}", std::to_string(rank.local_rank)},
-                                     {"${role_name}", role_},
-                                     {"${hostname}", host_name()},
-                                     {"${stream}", stream_names.at(stream)}});
+  std::string text = replaced(pattern_,
+                              {{"${rank}", std::to_string(rank.rank)},
+                               {"${local_rank}", std::to_string(rank.local_rank)},
+                               {"${role_name}", role_},
+                               {"${hostname}", host_name()},
+                               {"${stream}", stream_names.at(stream)}});
   if (text.empty() || !options_.color.value_or(is_terminal && wants_color()))
     return text;
   const auto color = static_cast<std::size_t>(rank.rank) % std::size(colors);

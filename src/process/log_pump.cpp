@@ -48,7 +48,7 @@ LogPump::LogPump(const LogOptions& options,
                  int err)
     : drop_when_full_(options.drop_when_full),
       tail_lines_(options.tail_lines),
-      buffer_(std::make_unique_for_overwrite<char[]>(read_bytes)) {
+      buffer_(read_bytes) {
   open_consoles(out, err);
   epoll_ = Fd(sys::checked("epoll_create1", [] { return ::epoll_create1(EPOLL_CLOEXEC); }));
   const LogPlan plan(options, role, ranks);
@@ -174,7 +174,7 @@ bool LogPump::read_some(Rank& rank, std::size_t stream, Clock::time_point now) {
 
 bool LogPump::take(Rank& rank, std::size_t stream, Clock::time_point now) {
   Pipe& pipe = rank.pipes.at(stream);
-  const ssize_t count = ::read(pipe.read.get(), buffer_.get(), read_bytes);
+  const ssize_t count = ::read(pipe.read.get(), buffer_.data(), buffer_.size());
   if (count < 0)
     return false; // EAGAIN
   if (count == 0) {
@@ -186,7 +186,7 @@ bool LogPump::take(Rank& rank, std::size_t stream, Clock::time_point now) {
     pipe.owed_bytes -= std::min<std::uint64_t>(size, pipe.owed_bytes);
     limit_time(pipe, now);
   }
-  const std::string_view bytes(buffer_.get(), size);
+  const std::string_view bytes(buffer_.data(), size);
   rank.tail.add(stream, bytes);
   if (pipe.file)
     pipe.file->write(bytes);
@@ -221,7 +221,8 @@ void LogPump::split_longest(Clock::time_point now) {
       if (pipe.lines && (longest == nullptr ||
                          pipe.lines->unfinished_bytes() > longest->lines->unfinished_bytes()))
         longest = &pipe;
-  with_lines(*longest, [&](LineWriter& lines) { lines.split(now); });
+  if (longest != nullptr)
+    with_lines(*longest, [&](LineWriter& lines) { lines.split(now); });
 }
 
 void LogPump::close_pipe(Pipe& pipe) {

@@ -108,7 +108,7 @@ private:
   void limit_time(Pipe& pipe, Clock::time_point now);
   void pass_limit(Rank& rank, Clock::time_point now);
   void on_time(Clock::time_point now);
-  void flush(std::size_t console);
+  void flush(std::size_t k);
   void resume_pipes();
   bool is_used(const Console& console) const;
   void watch(int fd, std::uint64_t tag, std::uint32_t events);
@@ -122,7 +122,7 @@ private:
   int tail_lines_;
   std::string directory_;
   std::size_t unfinished_bytes_ = 0; // of all LineWriters
-  std::unique_ptr<char[]> buffer_;
+  std::vector<char> buffer_;
   std::vector<std::string> notes_;
 };
 

@@ -18,6 +18,7 @@
 #include "catch.hpp"
 #include "pipes.hpp"
 #include "process/log_pump.hpp"
+#include "process/sys.hpp"
 
 using muster::LogOptions;
 using muster::RankSet;
@@ -29,6 +30,7 @@ using muster::process::LineWriter;
 using muster::process::LogFile;
 using muster::process::LogPump;
 using muster::process::Tail;
+namespace sys = muster::process::sys;
 using namespace test;
 
 namespace {
@@ -675,4 +677,23 @@ TEST_CASE("too few descriptors are an error that says what to do", "[log_pump]")
   }
   ::setrlimit(RLIMIT_NOFILE, &before);
   CHECK_THAT(message, Catch::Contains("of rank ") && Catch::Contains("ulimit -n"));
+}
+
+TEST_CASE("a pump that cannot be made is an error and leaves no descriptor", "[log_pump]") {
+  const TemporaryDirectory directory;
+  const auto count_fds = [] {
+    const std::filesystem::directory_iterator list("/proc/self/fd");
+    return std::distance(begin(list), end(list));
+  };
+  const auto before = count_fds();
+  for (long k = 0, calls = k + 1; calls > k; ++k) {
+    sys::fail_call(k, ENOSPC);
+    try {
+      const LogPump pump(in_directory(directory), "", 0, make_ranks(2));
+    } catch (const muster::Error& error) {
+      CHECK_THAT(error.what(), Catch::Contains("No space left on device"));
+    }
+    calls = sys::calls_made();
+    CHECK(count_fds() == before);
+  }
 }
