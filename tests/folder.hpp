@@ -37,6 +37,20 @@ private:
   std::string path_;
 };
 
+/// Makes a folder the current one for a while.
+class Directory {
+public:
+  explicit Directory(const std::string& path) : old_(std::filesystem::current_path()) {
+    std::filesystem::current_path(path);
+  }
+  Directory(const Directory&) = delete;
+  Directory& operator=(const Directory&) = delete;
+  ~Directory() { std::filesystem::current_path(old_); }
+
+private:
+  std::filesystem::path old_;
+};
+
 /// Sets a variable of this process for a while; nullptr unsets it.
 class Variable {
 public:

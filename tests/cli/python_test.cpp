@@ -1,8 +1,6 @@
 #include <string>
 #include <vector>
 
-#include <unistd.h>
-
 #include "catch.hpp"
 #include "cli/python.hpp"
 #include "folder.hpp"
@@ -10,27 +8,9 @@
 using muster::cli::with_python;
 using Words = std::vector<std::string>;
 
-namespace {
-
-/// Goes back to the old directory.
-class Directory {
-public:
-  explicit Directory(const std::string& path) : old_(std::filesystem::current_path()) {
-    std::filesystem::current_path(path);
-  }
-  Directory(const Directory&) = delete;
-  Directory& operator=(const Directory&) = delete;
-  ~Directory() { std::filesystem::current_path(old_); }
-
-private:
-  std::filesystem::path old_;
-};
-
-} // namespace
-
 TEST_CASE("a Python script runs itself if it can, else under Python", "[python]") {
   const test::Folder folder;
-  const Directory here(folder.path());
+  const test::Directory here(folder.path());
   const test::Variable unset("PYTHON_EXEC", nullptr);
   folder.write("train.py", "print()\n", 0755);
   folder.write("plain.py", "#!/usr/bin/python3\n", 0644);

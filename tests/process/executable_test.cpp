@@ -82,20 +82,6 @@ std::string program_with_loader(const std::string& loader) {
   return bytes_of(&header, sizeof(header)) + bytes_of(&segment, sizeof(segment)) + loader + '\0';
 }
 
-/// Goes back to the old directory.
-class Directory {
-public:
-  explicit Directory(const std::string& path) : old_(std::filesystem::current_path()) {
-    std::filesystem::current_path(path);
-  }
-  Directory(const Directory&) = delete;
-  Directory& operator=(const Directory&) = delete;
-  ~Directory() { std::filesystem::current_path(old_); }
-
-private:
-  std::filesystem::path old_;
-};
-
 /// Mounts an empty file system over `path` that only this process sees.
 bool mount_noexec(const std::string& path) {
   const uid_t user = ::geteuid();
@@ -130,7 +116,7 @@ TEST_CASE("a program is found as execvp finds it", "[executable]") {
 TEST_CASE("an empty part of PATH is the current directory", "[executable]") {
   const test::Folder folder;
   folder.write("train", script, 0755);
-  const Directory here(folder.path());
+  const test::Directory here(folder.path());
   const test::Variable variable("PATH", "/nowhere:");
   CHECK(find_program("train") == "./train");
   CHECK(find_program("./train") == "./train");
@@ -144,7 +130,7 @@ TEST_CASE("without a PATH the system's own is searched", "[executable]") {
 TEST_CASE("a program that is nowhere is 127, and one beside us is suggested", "[executable]") {
   const test::Folder folder;
   folder.write("train", script, 0755);
-  const Directory here(folder.path());
+  const test::Directory here(folder.path());
   const test::Variable variable("PATH", "/nowhere:/neither");
   CHECK_THAT(refusal("train", 127),
              Contains("train is not in PATH (/nowhere:/neither)") && Contains("./train"));
