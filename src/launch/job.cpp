@@ -92,6 +92,8 @@ void Job::choose_threads() {
   } else {
     const int cpus = usable_cpus();
     threads_ = std::max(1, cpus / local_size());
+    if (local_size() == 1)
+      return;
     note(fmt::format("{} thread{} for each rank, since there are {} usable CPUs for {} ranks",
                      threads_,
                      threads_ == 1 ? "" : "s",

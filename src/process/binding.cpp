@@ -261,7 +261,7 @@ apply_binding(std::vector<RankSpec>& ranks, Binding kind, const std::vector<Rank
   for (const auto& [cpus, who] : said)
     text +=
         fmt::format("{}{} on {}", text.empty() ? "" : ", ", named("rank", who), named("CPU", cpus));
-  return fmt::format("muster: binding {}: {}",
+  return fmt::format("binding {}: {}",
                      to_string(kind),
                      text.empty() ? "every rank has CPUs of its own" : text);
 }

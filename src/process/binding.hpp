@@ -49,7 +49,7 @@ std::vector<RankBinding> plan_binding(Binding kind,
                                       const std::vector<std::optional<int>>& gpu_nodes);
 
 /// Gives each rank its part of `plan`: CPUs and memory nodes if it has no CPUs of its own. Returns
-/// a line that says so: "muster: binding node: ranks 0-3 on CPUs 0-15, ranks 4-7 on CPUs 16-31".
+/// a line that says so: "binding node: ranks 0-3 on CPUs 0-15, ranks 4-7 on CPUs 16-31".
 std::string
 apply_binding(std::vector<RankSpec>& ranks, Binding kind, const std::vector<RankBinding>& plan);
 

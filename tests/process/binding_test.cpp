@@ -81,7 +81,7 @@ TEST_CASE("this machine has the CPUs of this process", "[binding]") {
   const Topology machine = read_topology();
   REQUIRE_FALSE(machine.cpus.empty());
   auto ranks = specs(2);
-  CHECK_THAT(bind_ranks(ranks, Binding::socket), Catch::Contains("muster: binding socket: rank"));
+  CHECK_THAT(bind_ranks(ranks, Binding::socket), Catch::Contains("binding socket: rank"));
   CHECK_FALSE(ranks[1].cpus.empty());
 }
 
@@ -230,7 +230,7 @@ TEST_CASE("ranks get what they do not have, and one line says so", "[binding]") 
   ranks[2].memory_nodes = {3};
   const auto plan = plan_binding(Binding::node, two_packages(), range(0, 17), 5, {});
   CHECK(apply_binding(ranks, Binding::node, plan) ==
-        "muster: binding node: rank 0 on CPUs 0-7, ranks 2-3 on CPUs 8-15, rank 4 on CPUs 16-17");
+        "binding node: rank 0 on CPUs 0-7, ranks 2-3 on CPUs 8-15, rank 4 on CPUs 16-17");
   CHECK(ranks[0].cpus == range(0, 7));
   CHECK(ranks[0].memory_nodes == Numbers{0});
   CHECK(ranks[1].cpus == Numbers{30});
@@ -241,7 +241,7 @@ TEST_CASE("ranks get what they do not have, and one line says so", "[binding]") 
   const auto shared = plan_binding(Binding::core_complex, complexes(), range(0, 7), 3, {});
   ranks = specs(3);
   CHECK(apply_binding(ranks, Binding::core_complex, shared) ==
-        "muster: binding core-complex: ranks 0,2 on CPUs 0-3, rank 1 on CPUs 4-7");
+        "binding core-complex: ranks 0,2 on CPUs 0-3, rank 1 on CPUs 4-7");
 }
 
 TEST_CASE("without a binding nothing is done or said", "[binding]") {
