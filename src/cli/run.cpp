@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <memory>
 
+#include <signal.h>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -36,6 +38,15 @@ Talk talk_from(const char* text) {
 /// Standard error may be closed or full: that ends nothing.
 void say(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+/// A parent may have left them blocked.
+void unblock(const std::vector<int>& signals) {
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (const int signal : signals)
+    ::sigaddset(&set, signal);
+  ::sigprocmask(SIG_UNBLOCK, &set, nullptr);
 }
 
 std::vector<std::string> program_of(const RunOptions& options) {
@@ -146,6 +157,7 @@ int run(const RunOptions& options) {
   const int nprocs =
       options.nproc_word.empty() ? options.nprocs.value_or(1) : nprocs_from(options.nproc_word);
   LaunchOptions launch = options.launch;
+  unblock(launch.stop_signals);
   launch.owns_process = true;
   if (talk < Talk::error)
     launch.on_failure = nullptr;

@@ -49,7 +49,7 @@ JobReport run_inline(const Work& work, World world) {
   Reader arguments(work.arguments);
   Writer result(rank.result);
   detail::Call call{address_of(work.function), world, arguments, result};
-  reinterpret_cast<detail::Thunk>(address_of(work.thunk))(call);
+  process::call_inside(reinterpret_cast<detail::Thunk>(address_of(work.thunk)), call);
   result.finish();
   rank.outcome = Outcome::succeeded;
   JobReport report;
@@ -87,7 +87,6 @@ void Launcher::launch(Work work) {
   check_size(*world, nprocs_);
   if (process::joined_part() == process::Part::launch)
     process::become_rank(work);
-  const process::LaunchInside inside;
   last_report_ = run_inline(work, *std::move(world));
 }
 

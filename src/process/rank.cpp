@@ -59,7 +59,16 @@ Rank& the_rank() {
   return rank;
 }
 
-bool has_own_main(const Rank& rank) { return rank.assignment.job.part == Part::program; }
+/// True while main, and not a launched function, is what may go wrong.
+bool is_in_main(const Rank& rank) {
+  return rank.assignment.job.part == Part::program && !rank.inside_launch;
+}
+
+void enter_phase(Phase phase) noexcept {
+  RankSlot* slot = own_slot();
+  slot->phase = phase;
+  slot->last_progress = monotonic_ns();
+}
 
 void run_callbacks() {
   std::vector<std::function<void()>> callbacks;
@@ -140,7 +149,7 @@ Failure current_failure() {
   const Failure failure =
       thrown ? current_failure() : Failure{.type = "", .message = "std::terminate was called"};
   send_message(this_rank->fds.control, Kind::failure, pack(failure), true);
-  if (thrown && !has_own_main(*this_rank))
+  if (thrown && !is_in_main(*this_rank))
     leave(exception_code);
   std::fflush(nullptr);
   if (this_rank->terminate_before)
@@ -266,21 +275,20 @@ void settle_in(Rank& rank, Birth birth) {
 
 /// The launched function, from its arguments to its result.
 void work(Rank& rank) {
-  RankSlot* slot = own_slot();
   const JobPart& job = rank.assignment.job;
   const auto thunk = reinterpret_cast<detail::Thunk>(address_of(job.thunk));
   void* function = address_of(job.function);
-  slot->phase = Phase::decoding;
+  enter_phase(Phase::decoding);
   Reader arguments(Blob::adopt(rank.fds.arguments));
   Writer result(Blob::adopt(rank.fds.result));
   detail::Call call{function, rank.world, arguments, result};
   rank.call = &call;
   fault_point("rank-enter", rank.assignment.spec.rank);
-  slot->phase = Phase::running;
+  enter_phase(Phase::running);
   thunk(call);
   fault_point("rank-result", rank.assignment.spec.rank);
   result.finish();
-  slot->phase = Phase::returned;
+  enter_phase(Phase::returned);
   fault_point("rank-leave", rank.assignment.spec.rank);
 }
 
@@ -350,18 +358,18 @@ void become_rank(const Work& wanted) {
   leave(0);
 }
 
-LaunchInside::LaunchInside() noexcept {
-  if (this_rank) {
-    this_rank->inside_launch = true;
-    own_slot()->phase = Phase::running;
-  }
-}
-
-LaunchInside::~LaunchInside() {
-  if (this_rank) {
-    this_rank->inside_launch = false;
-    own_slot()->phase = Phase::returned;
-  }
+void call_inside(void (*thunk)(detail::Call&), detail::Call& call) {
+  if (!this_rank)
+    return thunk(call);
+  this_rank->inside_launch = true;
+  this_rank->call = &call;
+  enter_phase(Phase::running);
+  call_without_unwinding([](void* function) {
+    (*static_cast<decltype(thunk)*>(function))(*this_rank->call);
+  }, &thunk);
+  enter_phase(Phase::returned);
+  this_rank->call = nullptr;
+  this_rank->inside_launch = false;
 }
 
 void tell_failure(const std::exception& error) noexcept {

@@ -8,6 +8,10 @@
 
 #include "protocol.hpp"
 
+namespace muster::detail {
+struct Call;
+}
+
 namespace muster::process {
 
 /// What a rank is born with, as its own descriptors.
@@ -37,14 +41,10 @@ Part joined_part() noexcept;
 /// UsageError if the launcher's function is not that of `work`.
 [[noreturn]] void become_rank(const Work& work);
 
-/// The launched function of a joined rank runs here while this lives.
-class LaunchInside {
-public:
-  LaunchInside() noexcept;
-  LaunchInside(const LaunchInside&) = delete;
-  LaunchInside& operator=(const LaunchInside&) = delete;
-  ~LaunchInside();
-};
+/// Makes a call for a launch that takes place in this process. In a rank that has joined a job, an
+/// exception that leaves it is told to the launcher and ends the process without unwinding, as in
+/// every rank; elsewhere it passes.
+void call_inside(void (*thunk)(detail::Call&), detail::Call& call);
 
 /// Tells the launcher, if this process has joined a job, what its main is about to end with.
 void tell_failure(const std::exception& error) noexcept;

@@ -194,6 +194,18 @@ TEST_CASE("few descriptors are refused early with a number", "[run_program]") {
   CHECK_THAT(run.err(), Contains("open files") && Contains("64"));
 }
 
+TEST_CASE("with too few descriptors it starts all ranks or none", "[run_program]") {
+  for (rlim_t limit = 4; limit < 64; ++limit) {
+    INFO(limit);
+    Run run({"--nproc-per-node", "3", "true"}, {.prepare = [limit] {
+              const rlimit few{limit, limit};
+              ::setrlimit(RLIMIT_NOFILE, &few);
+            }});
+    CHECK(run.wait() < 128);
+    CHECK(run.nothing_left());
+  }
+}
+
 TEST_CASE("a port that is taken is refused and its holder named", "[run_program]") {
   const int holder = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};

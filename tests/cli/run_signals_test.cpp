@@ -104,7 +104,7 @@ TEST_CASE("inherited masks and dispositions make no difference", "[run_signals]"
             std::signal(SIGPIPE, SIG_IGN);
             sigset_t term;
             ::sigemptyset(&term);
-            ::sigaddset(&term, SIGUSR2);
+            ::sigaddset(&term, SIGTERM);
             ::sigprocmask(SIG_BLOCK, &term, nullptr);
           }});
   run.wait_for("ready", 2);

@@ -99,6 +99,15 @@ TEST_CASE("an exception in a rank is told with type and text", "[every_launcher]
   }
 }
 
+TEST_CASE("a destructor that hangs does not hold a rank that threw", "[every_launcher]") {
+  for (const std::string kind : every_kind) {
+    INFO(kind);
+    const Ran ran = run(kind, 2, "stuck");
+    CHECK(ran.code == 1);
+    CHECK_THAT(ran.err, Contains("std::domain_error: the loss is not finite"));
+  }
+}
+
 TEST_CASE("a crash is told by its signal and its place", "[every_launcher]") {
   for (const std::string kind : every_kind) {
     INFO(kind);

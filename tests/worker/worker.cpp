@@ -82,6 +82,16 @@ void throws(World& world) {
   wait_for_ever();
 }
 
+/// Like a communicator that waits for a peer for ever.
+struct Stuck {
+  ~Stuck() { wait_for_ever(); }
+};
+
+void throws_in_the_way(World& world) {
+  const Stuck stuck;
+  throws(world);
+}
+
 void crashes(World& world) {
   all_running(world);
   if (world.rank == world.size - 1)
@@ -135,6 +145,7 @@ int launch(muster::Launcher& launcher, const std::string& mode) {
                                                                       {"finish", finish},
                                                                       {"fail", fail},
                                                                       {"throw", throws},
+                                                                      {"stuck", throws_in_the_way},
                                                                       {"crash", crashes},
                                                                       {"leave", leaves_early},
                                                                       {"nested", launches},
