@@ -1,5 +1,6 @@
-// The bound of `muster run`: posix_spawn in a row, and waiting. `bare_run RANKS PROGRAM [ARGUMENT...]`.
-// `bare_run lines COUNT` is a program for ranks: it writes COUNT lines of 100 bytes.
+// The bound of `muster run`: posix_spawn in a row, and waiting. `bare_run RANKS PROGRAM
+// [ARGUMENT...]`. `bare_run lines COUNT` is a program for ranks: it writes COUNT lines of 100
+// bytes.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -16,8 +16,8 @@ namespace test {
 class Run : public Command {
 public:
   explicit Run(std::vector<std::string> arguments, CommandOptions options = {})
-      : Command(line(std::move(arguments)), marked(options)), mark_(options.env["MUSTER_TEST_MARK"]) {
-  }
+      : Command(line(std::move(arguments)), marked(options)),
+        mark_(options.env["MUSTER_TEST_MARK"]) {}
 
   bool nothing_left() const {
     return eventually([this] { return processes_with("MUSTER_TEST_MARK=" + mark_).empty(); });

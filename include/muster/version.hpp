@@ -1,6 +1,7 @@
 #pragma once
 
-/// The version of these headers. The build, the packages and the roll call of the ranks read it here.
+/// The version of these headers. The build, the packages and the roll call of the ranks read it
+/// here.
 #define MUSTER_VERSION "0.1.0"
 
 namespace muster {

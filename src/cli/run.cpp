@@ -36,9 +36,7 @@ Talk talk_from(const char* text) {
 }
 
 /// Standard error may be closed or full: that ends nothing.
-void say(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stderr);
-}
+void say(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stderr); }
 
 /// A parent may have left them blocked.
 void unblock(const std::vector<int>& signals) {
@@ -92,8 +90,7 @@ public:
 
   void write(const std::string& text) {
     if (file_ && (std::fputs(text.c_str(), file_.get()) < 0 || std::fflush(file_.get()) != 0))
-      say(fmt::format(
-          "muster: --report '{}' is not whole: {}\n", path_, ::strerrordesc_np(errno)));
+      say(fmt::format("muster: --report '{}' is not whole: {}\n", path_, ::strerrordesc_np(errno)));
   }
 
 private:

@@ -123,13 +123,15 @@ void check_work(const Work& work, StartMethod method, process::Part part) {
 void check_options(const LaunchOptions& options, int ranks) {
   const Nodes& nodes = options.nodes;
   if (nodes.count < 1 || nodes.rank < 0 || nodes.rank >= nodes.count)
-    throw UsageError(fmt::format(
-        "node rank {} of {}: it must be from 0 to the number of nodes less one", nodes.rank, nodes.count));
+    throw UsageError(
+        fmt::format("node rank {} of {}: it must be from 0 to the number of nodes less one",
+                    nodes.rank,
+                    nodes.count));
   if (nodes.count > 1 && (nodes.master_address.empty() || nodes.master_port == 0))
     throw UsageError("several nodes need an address and a port of node 0 that all of them know");
   if (nodes.master_port < 0 || nodes.master_port > 65535)
-    throw UsageError(fmt::format("port {}: it must be from 1 to 65535, or 0 for a free one",
-                                 nodes.master_port));
+    throw UsageError(
+        fmt::format("port {}: it must be from 1 to 65535, or 0 for a free one", nodes.master_port));
   if (options.stdin_ranks.highest() >= ranks)
     throw UsageError(fmt::format("standard input for local rank {}, but there are {} ranks",
                                  options.stdin_ranks.highest(),
@@ -139,7 +141,8 @@ void check_options(const LaunchOptions& options, int ranks) {
                               options.logs->tee.highest(),
                               options.logs->console.highest()})
       if (highest >= ranks)
-        throw UsageError(fmt::format("output of local rank {}, but there are {} ranks", highest, ranks));
+        throw UsageError(
+            fmt::format("output of local rank {}, but there are {} ranks", highest, ranks));
 }
 
 } // namespace

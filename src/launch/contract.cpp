@@ -44,8 +44,7 @@ std::vector<std::string> rank_environment(const RankSpec& spec,
   if (job.threads_chosen || std::getenv("OMP_NUM_THREADS") == nullptr)
     variables.emplace("OMP_NUM_THREADS", std::to_string(job.threads));
   if (options.virtual_local_rank)
-    variables["CUDA_VISIBLE_DEVICES"] =
-        process::gpu_for(spec.local_rank, EnvSnapshot::current());
+    variables["CUDA_VISIBLE_DEVICES"] = process::gpu_for(spec.local_rank, EnvSnapshot::current());
   std::vector<std::string> all;
   for (const auto& [name, value] : variables)
     all.push_back(fmt::format("{}={}", name, value));

@@ -171,8 +171,8 @@ process::JobPart Job::job_part(const JobShape& shape) const {
 
 JobReport Job::run_attempt(int attempt) {
   const bool reserves = options_.nodes.rank == 0; // where rank 0 will listen
-  const auto port = reserves ? std::optional<process::ReservedPort>(options_.nodes.master_port)
-                             : std::nullopt;
+  const auto port =
+      reserves ? std::optional<process::ReservedPort>(options_.nodes.master_port) : std::nullopt;
   const JobShape shape{.local_size = local_size(),
                        .attempt = attempt,
                        .threads = threads_,
@@ -200,8 +200,8 @@ JobReport Job::run_attempt(int attempt) {
   std::vector<int> own = {supervisor.fd(), interrupts_.fd()};
   if (port)
     own.push_back(port->fd());
-  for (const auto& fds : {logs_ ? logs_->fds() : std::vector<int>(),
-                          input_ ? input_->fds() : std::vector<int>()})
+  for (const auto& fds :
+       {logs_ ? logs_->fds() : std::vector<int>(), input_ ? input_->fds() : std::vector<int>()})
     own.insert(own.end(), fds.begin(), fds.end());
   auto children = process::start_ranks({.method = method_,
                                         .task = task_,

@@ -93,10 +93,11 @@ void Launcher::launch(Work work) {
 void Launcher::start(std::variant<Work, Command> work) {
   check_process();
   if (std::holds_alternative<Command>(work) && in_rank())
-    throw UsageError(fmt::format("a program launched inside a rank: ranks start no ranks of their own; "
-                                 "to run a job inside a job, unset {} and {} for it",
-                                 process::job_variable,
-                                 process::channel_variable));
+    throw UsageError(
+        fmt::format("a program launched inside a rank: ranks start no ranks of their own; "
+                    "to run a job inside a job, unset {} and {} for it",
+                    process::job_variable,
+                    process::channel_variable));
   Task task = plan();
   task.work = std::move(work);
   last_report_ = spawn(std::move(task));

@@ -41,11 +41,8 @@ const char* to_string(Binding binding) noexcept {
 }
 
 Binding binding_from(const std::string& name) {
-  for (const Binding binding : {Binding::none,
-                                Binding::node,
-                                Binding::socket,
-                                Binding::core_complex,
-                                Binding::exclusive})
+  for (const Binding binding :
+       {Binding::none, Binding::node, Binding::socket, Binding::core_complex, Binding::exclusive})
     if (name == to_string(binding))
       return binding;
   throw UsageError(fmt::format(

@@ -52,8 +52,8 @@ RankSet RankSet::parse(const std::string& text, const std::string& subject) {
       last = read_number(++at, end);
     more = at < end && *at == ',';
     if (first < 0 || last < first || (at < end && !more))
-      throw UsageError(fmt::format(
-          "{} '{}': ranks are written as 0-3,8, or as all or none", subject, text));
+      throw UsageError(
+          fmt::format("{} '{}': ranks are written as 0-3,8, or as all or none", subject, text));
     at += more ? 1 : 0;
     set.ranges_.emplace_back(first, last);
   }

@@ -75,9 +75,7 @@ int highest_code(const JobReport& report) {
   return highest;
 }
 
-std::string hint_of(const RankReport& rank) {
-  return rank.hint.empty() ? "" : ", " + rank.hint;
-}
+std::string hint_of(const RankReport& rank) { return rank.hint.empty() ? "" : ", " + rank.hint; }
 
 std::string line_of(const RankReport& rank, bool first) {
   return fmt::format("  {} rank {} (local rank {}, pid {} on {}), {} after {:.3f} s{}{}: {}{}\n",
@@ -173,8 +171,8 @@ int JobReport::exit_code() const noexcept {
   if (exit_code_rule == ExitCodeRule::torchrun)
     return 1;
   if (const RankReport* failure = first_failure()) {
-    const int code = exit_code_rule == ExitCodeRule::max ? highest_code(*this)
-                                                         : failure->status.shell_code();
+    const int code =
+        exit_code_rule == ExitCodeRule::max ? highest_code(*this) : failure->status.shell_code();
     return code == 0 ? 1 : code;
   }
   if (signal != 0)

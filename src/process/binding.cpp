@@ -261,9 +261,8 @@ apply_binding(std::vector<RankSpec>& ranks, Binding kind, const std::vector<Rank
   for (const auto& [cpus, who] : said)
     text +=
         fmt::format("{}{} on {}", text.empty() ? "" : ", ", named("rank", who), named("CPU", cpus));
-  return fmt::format("binding {}: {}",
-                     to_string(kind),
-                     text.empty() ? "every rank has CPUs of its own" : text);
+  return fmt::format(
+      "binding {}: {}", to_string(kind), text.empty() ? "every rank has CPUs of its own" : text);
 }
 
 std::string bind_ranks(std::vector<RankSpec>& ranks, Binding kind) {

@@ -42,9 +42,9 @@ Cradle make_cradle(const BirthPlan& plan, std::size_t i, const std::string& pack
     cradle.result = Blob::create("muster-result");
   cradle.streams = plan.streams[i];
   if (cradle.streams.input < 0) {
-    cradle.input =
-        Fd(sys::checked("opening the rank's standard input " + spec.input,
-                        [&] { return ::open(spec.input.c_str(), O_RDONLY | O_CLOEXEC); }));
+    cradle.input = Fd(sys::checked("opening the rank's standard input " + spec.input, [&] {
+      return ::open(spec.input.c_str(), O_RDONLY | O_CLOEXEC);
+    }));
     cradle.streams.input = cradle.input.get();
   }
   if (plan.job.part != Part::function) {
@@ -184,8 +184,8 @@ void start_by_server(const BirthPlan& plan,
                      cradle.streams.output,
                      cradle.streams.error});
   int error = 0;
-  const auto pids = server.fork_ranks(
-      {arguments_of(plan.task), plan.page.fd(), directory.get()}, ranks, error);
+  const auto pids =
+      server.fork_ranks({arguments_of(plan.task), plan.page.fd(), directory.get()}, ranks, error);
   for (const pid_t pid : pids)
     started.add(pid);
   if (pids.size() < ranks.size())

@@ -154,12 +154,8 @@ int ExecPlan::run_child() const noexcept {
     return failed("binding it to its CPUs");
   apply_memory_policy(memory_nodes_.data(), memory_nodes_.size() * 64);
   if (target_.path.empty())
-    ::syscall(SYS_execveat,
-              Program::get()->executable(),
-              "",
-              argv_.data(),
-              envp_.data(),
-              AT_EMPTY_PATH);
+    ::syscall(
+        SYS_execveat, Program::get()->executable(), "", argv_.data(), envp_.data(), AT_EMPTY_PATH);
   else
     ::execve(target_.path.c_str(), argv_.data(), envp_.data());
   return failed(exec_step);
@@ -183,10 +179,10 @@ pid_t ExecPlan::start() const {
   wait_for_end(pidfd);
   if (failed_step_ != exec_step)
     throw SystemError(failed_step_, error_);
-  throw ExecFailure(
-      explain_exec_error(
-          target_.path.empty() ? "this program" : target_.path, error_, exec_sizes(target_.argv, environment_)),
-      error_);
+  throw ExecFailure(explain_exec_error(target_.path.empty() ? "this program" : target_.path,
+                                       error_,
+                                       exec_sizes(target_.argv, environment_)),
+                    error_);
 }
 
 } // namespace muster::process

@@ -19,9 +19,10 @@ public:
     int stops = 0;  // signals that stop the job
     int latest = 0; // the last of them
     bool token = false;
-    bool suspend = false;      // Ctrl-Z
-    bool children = false;     // SIGCHLD
-    std::vector<int> forward = {}; // in the order of LaunchOptions::forward, each as often as it came
+    bool suspend = false;  // Ctrl-Z
+    bool children = false; // SIGCHLD
+    std::vector<int> forward =
+        {}; // in the order of LaunchOptions::forward, each as often as it came
   };
 
   /// Throws SystemError.

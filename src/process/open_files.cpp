@@ -35,11 +35,12 @@ OpenFileLimit::OpenFileLimit(std::size_t ranks) {
   if (needed <= before_.rlim_cur)
     return;
   if (needed > before_.rlim_max)
-    throw UsageError(fmt::format("{} ranks need {} open files in this process, and its hard limit is "
-                                 "{}: raise it (ulimit -Hn), or start fewer ranks",
-                                 ranks,
-                                 needed,
-                                 before_.rlim_max));
+    throw UsageError(
+        fmt::format("{} ranks need {} open files in this process, and its hard limit is "
+                    "{}: raise it (ulimit -Hn), or start fewer ranks",
+                    ranks,
+                    needed,
+                    before_.rlim_max));
   const rlimit raised{needed, before_.rlim_max};
   raised_ = ::setrlimit(RLIMIT_NOFILE, &raised) == 0;
 }

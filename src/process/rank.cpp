@@ -341,8 +341,8 @@ Part joined_part() noexcept { return this_rank ? this_rank->assignment.job.part 
 
 void become_rank(const Work& wanted) {
   const JobPart& job = this_rank->assignment.job;
-  for (const auto& [theirs, here] : {std::pair(&job.thunk, &wanted.thunk),
-                                     std::pair(&job.function, &wanted.function)})
+  for (const auto& [theirs, here] :
+       {std::pair(&job.thunk, &wanted.thunk), std::pair(&job.function, &wanted.function)})
     if (theirs->build_id != here->build_id || theirs->offset != here->offset)
       throw UsageError(fmt::format(
           "rank {} of a SubprocessLauncher came to another launch than its launcher's (function at "
@@ -364,9 +364,8 @@ void call_inside(void (*thunk)(detail::Call&), detail::Call& call) {
   this_rank->inside_launch = true;
   this_rank->call = &call;
   enter_phase(Phase::running);
-  call_without_unwinding([](void* function) {
-    (*static_cast<decltype(thunk)*>(function))(*this_rank->call);
-  }, &thunk);
+  call_without_unwinding(
+      [](void* function) { (*static_cast<decltype(thunk)*>(function))(*this_rank->call); }, &thunk);
   enter_phase(Phase::returned);
   this_rank->call = nullptr;
   this_rank->inside_launch = false;

@@ -20,18 +20,19 @@ namespace {
 
 [[noreturn]] void refuse(int port) {
   const std::string holder = holder_of_port(port);
-  throw UsageError(fmt::format("port {} is taken{}{}: choose another, or none, so that a free one is "
-                               "found",
-                               port,
-                               holder.empty() ? "" : " by ",
-                               holder));
+  throw UsageError(
+      fmt::format("port {} is taken{}{}: choose another, or none, so that a free one is "
+                  "found",
+                  port,
+                  holder.empty() ? "" : " by ",
+                  holder));
 }
 
 } // namespace
 
 ReservedPort::ReservedPort(int port)
-    : socket_(sys::checked("socket",
-                           [] { return ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); })) {
+    : socket_(
+          sys::checked("socket", [] { return ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); })) {
   const int on = 1;
   ::setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   sockaddr_in address{};

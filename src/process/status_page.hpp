@@ -28,8 +28,8 @@ private:
 
 struct alignas(64) RankSlot {
   std::atomic<Phase> phase = Phase::starting;
-  std::atomic<bool> linked = false;     // the rank's program writes here
-  std::atomic<std::int32_t> owner = 0;  // pid of a rank whose main goes on
+  std::atomic<bool> linked = false;    // the rank's program writes here
+  std::atomic<std::int32_t> owner = 0; // pid of a rank whose main goes on
   std::atomic<std::uint64_t> step = 0;
   std::atomic<std::uint64_t> collectives = 0;    // started so far
   std::atomic<std::uint64_t> bytes = 0;          // of the collective in flight
@@ -61,7 +61,8 @@ private:
   std::size_t count_ = 0;
 };
 
-/// What a rank is doing, empty if it does not say: "running, step 12, in all_reduce 34 (4096 bytes) for 2.1 s, 'loading data'"
+/// What a rank is doing, empty if it does not say: "running, step 12, in all_reduce 34 (4096 bytes)
+/// for 2.1 s, 'loading data'"
 std::string describe(const RankSlot& slot);
 
 /// This process's slot; nullptr if it is no rank.

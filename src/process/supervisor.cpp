@@ -347,8 +347,8 @@ void Supervisor::describe_end(std::size_t i, ExitStatus status) {
   if (!first) // the first failure was described when it was found
     rank.phase = describe(slot(i));
   rank.status = member.failure && !program ? ExitStatus::exited(1) : status;
-  const bool whole = status.success() &&
-                     (program || (!member.failure && Reader::complete(rank.result)));
+  const bool whole =
+      status.success() && (program || (!member.failure && Reader::complete(rank.result)));
   if (whole) {
     rank.outcome = Outcome::succeeded;
     return;
@@ -544,9 +544,9 @@ void Supervisor::check_progress(Clock::time_point now) {
   std::erase_if(known, [&](std::size_t i) { return !slot(i).linked; });
   if (known.empty()) {
     hang_check_.reset();
-    report_.notes.push_back(
-        "the hang timeout had no effect: the ranks' program does not link muster, so whether it makes "
-        "progress is not known");
+    report_.notes.push_back("the hang timeout had no effect: the ranks' program does not link "
+                            "muster, so whether it makes "
+                            "progress is not known");
     return;
   }
   for (const std::size_t i : known)
@@ -564,9 +564,8 @@ void Supervisor::declare_hang(const std::vector<std::size_t>& stuck) {
   const auto place = [&](std::size_t i) {
     return std::pair(slot(i).collectives.load(), slot(i).in_flight_since.load() != 0);
   };
-  const auto least = *std::min_element(stuck.begin(), stuck.end(), [&](auto a, auto b) {
-    return place(a) < place(b);
-  });
+  const auto least = *std::min_element(
+      stuck.begin(), stuck.end(), [&](auto a, auto b) { return place(a) < place(b); });
   std::vector<std::size_t> behind;
   std::vector<std::size_t> waiting;
   for (const std::size_t i : stuck)

@@ -67,9 +67,13 @@ TEST_CASE("the cause is named and not its echo", "[run_failure]") {
     const std::string cause = folder / "pid";
     // The others see that rank 2 has gone, as a lost connection would tell them.
     Run run(script(4,
-                   "if [ $RANK = 2 ]; then ln -s $$ " + cause + "; exit 7; fi; "
-                   "while [ ! -L " + cause + " ]; do sleep 0.01; done; "
-                   "while kill -0 $(readlink " + cause + ") 2>/dev/null; do :; done; exit 5",
+                   "if [ $RANK = 2 ]; then ln -s $$ " + cause +
+                       "; exit 7; fi; "
+                       "while [ ! -L " +
+                       cause +
+                       " ]; do sleep 0.01; done; "
+                       "while kill -0 $(readlink " +
+                       cause + ") 2>/dev/null; do :; done; exit 5",
                    {"--shutdown-timeout", "5"}));
     CHECK(run.wait() == 7);
     CHECK_THAT(run.err(), Contains("* rank 2 (local rank 2") && Contains("exit code 7"));
@@ -77,14 +81,16 @@ TEST_CASE("the cause is named and not its echo", "[run_failure]") {
 }
 
 TEST_CASE("the exit code follows the rule that is asked for", "[run_failure]") {
-  for (const auto& [rule, code] : std::vector<std::pair<std::string, int>>{
-           {"first", 3}, {"max", 9}, {"torchrun", 1}}) {
+  for (const auto& [rule, code] :
+       std::vector<std::pair<std::string, int>>{{"first", 3}, {"max", 9}, {"torchrun", 1}}) {
     INFO(rule);
     const test::Folder folder;
     const std::string ready = folder / "ready";
     Run run(script(2,
-                   "case $RANK in 0) while [ ! -e " + ready + " ]; do sleep 0.01; done; exit 3;; "
-                   "*) trap 'exit 9' TERM; touch " + ready + "; sleep 100 & wait;; esac",
+                   "case $RANK in 0) while [ ! -e " + ready +
+                       " ]; do sleep 0.01; done; exit 3;; "
+                       "*) trap 'exit 9' TERM; touch " +
+                       ready + "; sleep 100 & wait;; esac",
                    {"--exit-code", rule}));
     CHECK(run.wait() == code);
   }
@@ -99,16 +105,19 @@ TEST_CASE("a success prints nothing and leaves nothing", "[run_failure]") {
 }
 
 TEST_CASE("the last lines of the failed rank are in the report", "[run_failure]") {
-  Run run(script(2, "if [ $RANK = 1 ]; then seq 1 50; echo oops >&2; exit 4; fi; sleep 100 & wait",
+  Run run(script(2,
+                 "if [ $RANK = 1 ]; then seq 1 50; echo oops >&2; exit 4; fi; sleep 100 & wait",
                  {"--log-tail", "5"}));
   CHECK(run.wait() == 4);
-  CHECK_THAT(run.err(), Contains("the last output of rank 1") && Contains("    oops") &&
-                            Contains("    50") && !Contains("    20\n"));
+  CHECK_THAT(run.err(),
+             Contains("the last output of rank 1") && Contains("    oops") && Contains("    50") &&
+                 !Contains("    20\n"));
 }
 
 TEST_CASE("the JSON report says all of it", "[run_failure]") {
   const test::Folder folder;
-  Run run(script(3, "if [ $RANK = 1 ]; then echo bad >&2; kill -9 $$; fi; sleep 100 & wait",
+  Run run(script(3,
+                 "if [ $RANK = 1 ]; then echo bad >&2; kill -9 $$; fi; sleep 100 & wait",
                  {"--report", folder / "report.json"}));
   CHECK(run.wait() == 137);
   const auto report = nlohmann::json::parse(test::contents(folder / "report.json"));
@@ -130,8 +139,9 @@ TEST_CASE("the JSON report says all of it", "[run_failure]") {
 TEST_CASE("an error file is read, whatever is in it", "[run_failure]") {
   const std::string nested =
       R"({"message": {"message": "ValueError: bad batch", "extraInfo": {"py_callstack": "Traceback", "timestamp": "1"}}})";
-  Run run(script(2, "if [ $RANK = 0 ]; then echo '" + nested +
-                        "' > $TORCHELASTIC_ERROR_FILE; exit 1; fi; sleep 100 & wait"));
+  Run run(script(2,
+                 "if [ $RANK = 0 ]; then echo '" + nested +
+                     "' > $TORCHELASTIC_ERROR_FILE; exit 1; fi; sleep 100 & wait"));
   CHECK(run.wait() == 1);
   CHECK_THAT(run.err(), Contains("ValueError: bad batch") && Contains("Traceback"));
   Run broken(script(1, "head -c 100000 /dev/urandom > $TORCHELASTIC_ERROR_FILE; exit 3"));
@@ -140,16 +150,19 @@ TEST_CASE("an error file is read, whatever is in it", "[run_failure]") {
 
 TEST_CASE("ranks in files of their own find the error file there", "[run_failure]") {
   const test::Folder folder;
-  Run run(script(1, "echo '{\"message\": \"flat\", \"timestamp\": 12}' > $TORCHELASTIC_ERROR_FILE; exit 3",
-                 {"--log-dir", folder / "logs"}));
+  Run run(
+      script(1,
+             "echo '{\"message\": \"flat\", \"timestamp\": 12}' > $TORCHELASTIC_ERROR_FILE; exit 3",
+             {"--log-dir", folder / "logs"}));
   CHECK(run.wait() == 3);
   CHECK_THAT(run.err(), Contains("flat"));
   CHECK_THAT(test::contents(folder / "logs/attempt_0/0/error.json"), Contains("flat"));
 }
 
 TEST_CASE("a missing library is named", "[run_failure]") {
-  Run run(script(1, "echo 'train: error while loading shared libraries: libnone.so.1: cannot open "
-                    "shared object file: No such file or directory' >&2; exit 127"));
+  Run run(script(1,
+                 "echo 'train: error while loading shared libraries: libnone.so.1: cannot open "
+                 "shared object file: No such file or directory' >&2; exit 127"));
   CHECK(run.wait() == 127);
   CHECK_THAT(run.err(), Contains("libnone.so.1") && Contains("LD_LIBRARY_PATH"));
 }
@@ -206,8 +219,9 @@ TEST_CASE("the OOM killer's victim is told from other kills", "[run_failure]") {
   Run run(script(2, "if [ $RANK = 1 ]; then exec tail /dev/zero; fi; sleep 100 & wait"),
           {.prepare = [&] { group.enter(); }});
   CHECK(run.wait() == 137);
-  CHECK_THAT(run.err(), Contains("* rank 1") && Contains("probably the OOM killer") &&
-                            Contains("memory limit 64 MiB"));
+  CHECK_THAT(run.err(),
+             Contains("* rank 1") && Contains("probably the OOM killer") &&
+                 Contains("memory limit 64 MiB"));
   CHECK(run.nothing_left());
 }
 

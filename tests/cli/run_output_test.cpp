@@ -33,7 +33,8 @@ TEST_CASE("no line is torn or lost, on the console or in the files", "[run_outpu
     for (std::string line; std::getline(stream, line); ++count) {
       REQUIRE(line.size() > 210);
       const std::string rank = line.substr(1, 1);
-      REQUIRE(line.starts_with("[" + rank + "] " + rank + " " + std::to_string(next[rank]++) + " x"));
+      REQUIRE(
+          line.starts_with("[" + rank + "] " + rank + " " + std::to_string(next[rank]++) + " x"));
     }
     CHECK(count == 4 * lines);
   }
@@ -47,13 +48,13 @@ TEST_CASE("no line is torn or lost, on the console or in the files", "[run_outpu
 TEST_CASE("half a line and its other half get one prefix", "[run_output]") {
   Run run(script(2, "printf 'half '; sleep 0.1; echo other"));
   CHECK(run.wait() == 0);
-  CHECK(sorted_lines(run.out()) ==
-        std::vector<std::string>{"[0] half other", "[1] half other"});
+  CHECK(sorted_lines(run.out()) == std::vector<std::string>{"[0] half other", "[1] half other"});
 }
 
 TEST_CASE("a filter hides ranks on the console but not in the files", "[run_output]") {
   const test::Folder folder;
-  Run run(script(12, "echo I am $RANK",
+  Run run(script(12,
+                 "echo I am $RANK",
                  {"--local-ranks-filter", "10-11", "--tee", "0-11:3", "--log-dir", folder.path()}));
   CHECK(run.wait() == 0);
   CHECK(sorted_lines(run.out()) == std::vector<std::string>{"[10] I am 10", "[11] I am 11"});
@@ -115,8 +116,7 @@ TEST_CASE("a reader that does not read costs no memory", "[run_output]") {
   CHECK(run.nothing_left());
 }
 
-TEST_CASE("a log folder that cannot be written is refused before anything starts",
-          "[run_output]") {
+TEST_CASE("a log folder that cannot be written is refused before anything starts", "[run_output]") {
   Run run(script(2, "echo started", {"--log-dir", "/proc/no"}));
   CHECK(run.wait() == 2);
   CHECK(run.out().empty());

@@ -16,17 +16,17 @@ using test::sorted_lines;
 using Lines = std::vector<std::string>;
 
 TEST_CASE("ranks get torchrun's variables", "[run_program]") {
-  Run run(script(3,
-                 "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK "
-                 "$GROUP_WORLD_SIZE $ROLE_RANK $ROLE_WORLD_SIZE $ROLE_NAME $MASTER_ADDR "
-                 "$TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS $TORCHELASTIC_RUN_ID "
-                 "$TORCHELASTIC_USE_AGENT_STORE",
-                 {"--prefix", "", "--role", "trainer", "--rdzv-id", "job7", "--max-restarts", "2"}));
+  Run run(
+      script(3,
+             "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK "
+             "$GROUP_WORLD_SIZE $ROLE_RANK $ROLE_WORLD_SIZE $ROLE_NAME $MASTER_ADDR "
+             "$TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS $TORCHELASTIC_RUN_ID "
+             "$TORCHELASTIC_USE_AGENT_STORE",
+             {"--prefix", "", "--role", "trainer", "--rdzv-id", "job7", "--max-restarts", "2"}));
   CHECK(run.wait() == 0);
-  CHECK(sorted_lines(run.out()) ==
-        Lines{"0 0 3 3 0 1 0 3 trainer 127.0.0.1 0 2 job7 False",
-              "1 1 3 3 0 1 1 3 trainer 127.0.0.1 0 2 job7 False",
-              "2 2 3 3 0 1 2 3 trainer 127.0.0.1 0 2 job7 False"});
+  CHECK(sorted_lines(run.out()) == Lines{"0 0 3 3 0 1 0 3 trainer 127.0.0.1 0 2 job7 False",
+                                         "1 1 3 3 0 1 1 3 trainer 127.0.0.1 0 2 job7 False",
+                                         "2 2 3 3 0 1 2 3 trainer 127.0.0.1 0 2 job7 False"});
 }
 
 TEST_CASE("one of several nodes numbers its ranks after those of the nodes before",
@@ -34,14 +34,23 @@ TEST_CASE("one of several nodes numbers its ranks after those of the nodes befor
   Run run(script(2,
                  "echo $RANK $LOCAL_RANK $WORLD_SIZE $GROUP_RANK $GROUP_WORLD_SIZE $MASTER_ADDR "
                  "$MASTER_PORT",
-                 {"--nnodes", "3", "--node-rank", "1", "--master-addr", "10.1.2.3", "--master-port",
-                  "4242", "--prefix", ""}));
+                 {"--nnodes",
+                  "3",
+                  "--node-rank",
+                  "1",
+                  "--master-addr",
+                  "10.1.2.3",
+                  "--master-port",
+                  "4242",
+                  "--prefix",
+                  ""}));
   CHECK(run.wait() == 0);
   CHECK(sorted_lines(run.out()) == Lines{"2 0 6 1 3 10.1.2.3 4242", "3 1 6 1 3 10.1.2.3 4242"});
 }
 
 TEST_CASE("what an outer launcher left in the environment is replaced", "[run_program]") {
-  Run run(script(1, "echo $RANK $WORLD_SIZE $TORCHELASTIC_USE_AGENT_STORE $TORCHELASTIC_RUN_ID",
+  Run run(script(1,
+                 "echo $RANK $WORLD_SIZE $TORCHELASTIC_USE_AGENT_STORE $TORCHELASTIC_RUN_ID",
                  {"--rdzv-id", "mine"}),
           {.env = {{"RANK", "5"},
                    {"WORLD_SIZE", "8"},
@@ -130,8 +139,17 @@ TEST_CASE("a Python program runs as it is, or by python3", "[run_program]") {
 }
 
 TEST_CASE("a wrapper goes before the program of chosen ranks", "[run_program]") {
-  Run run({"--nproc-per-node", "3", "--prefix", "", "--wrap", "env 'WRAPPED=a b'", "--wrap-ranks", "1",
-           "sh", "-c", "echo $RANK $WRAPPED"});
+  Run run({"--nproc-per-node",
+           "3",
+           "--prefix",
+           "",
+           "--wrap",
+           "env 'WRAPPED=a b'",
+           "--wrap-ranks",
+           "1",
+           "sh",
+           "-c",
+           "echo $RANK $WRAPPED"});
   CHECK(run.wait() == 0);
   CHECK(sorted_lines(run.out()) == Lines{"0", "1 a b", "2"});
 }
@@ -139,15 +157,16 @@ TEST_CASE("a wrapper goes before the program of chosen ranks", "[run_program]") 
 TEST_CASE("a dry run shows each rank's line and variables and starts nothing", "[run_program]") {
   Run run({"--nproc-per-node", "2", "--dry-run", "--print-env", "false", "x"});
   CHECK(run.wait() == 0);
-  CHECK_THAT(run.out(), Contains("rank 1: false x") && Contains("rank 1: LOCAL_RANK=1") &&
-                            Contains("rank 0: WORLD_SIZE=2"));
+  CHECK_THAT(run.out(),
+             Contains("rank 1: false x") && Contains("rank 1: LOCAL_RANK=1") &&
+                 Contains("rank 0: WORLD_SIZE=2"));
 }
 
 TEST_CASE("wrong options are 2, all of them told at once", "[run_program]") {
   Run run({"--nproc-per-node", "0", "--tee", "7", "--no-such-flag", "true"});
   CHECK(run.wait() == 2);
-  CHECK_THAT(run.err(), Contains("--nproc-per-node") && Contains("--tee") &&
-                            Contains("--no-such-flag"));
+  CHECK_THAT(run.err(),
+             Contains("--nproc-per-node") && Contains("--tee") && Contains("--no-such-flag"));
 }
 
 TEST_CASE("threads are the usable CPUs divided by the ranks, and one line says so",
@@ -172,8 +191,7 @@ TEST_CASE("threads are the usable CPUs divided by the ranks, and one line says s
 
 TEST_CASE("an affinity of one CPU counts as one", "[run_program]") {
   ::unsetenv("OMP_NUM_THREADS");
-  Run run(script(2, "echo $OMP_NUM_THREADS", {"--prefix", ""}),
-          {.prepare = [] {
+  Run run(script(2, "echo $OMP_NUM_THREADS", {"--prefix", ""}), {.prepare = [] {
             cpu_set_t one;
             CPU_ZERO(&one);
             CPU_SET(0, &one);
@@ -224,8 +242,8 @@ TEST_CASE("a port that is taken is refused and its holder named", "[run_program]
 
 TEST_CASE("jobs that start at the same moment do not meet", "[run_program]") {
   for (int round = 0; round < 10; ++round) {
-    const std::vector<std::string> line = {"--nproc-per-node", "2", "--prefix", "", MUSTER_WORKER,
-                                           "run", "2", "results"};
+    const std::vector<std::string> line = {
+        "--nproc-per-node", "2", "--prefix", "", MUSTER_WORKER, "run", "2", "results"};
     Run one(line);
     Run other(line);
     CHECK(one.wait() == 0);
@@ -255,6 +273,5 @@ TEST_CASE("a program that links muster has the launcher's store", "[run_program]
   // A shell in between hands the rank on; two programs at once cannot both be it.
   Run shell(script(2, std::string(MUSTER_WORKER) + " run 2 results; echo done", {"--prefix", ""}));
   CHECK(shell.wait() == 0);
-  CHECK(sorted_lines(shell.out()) ==
-        Lines{"done", "done", "results 0.000000", "results 1.500000"});
+  CHECK(sorted_lines(shell.out()) == Lines{"done", "done", "results 0.000000", "results 1.500000"});
 }

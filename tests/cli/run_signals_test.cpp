@@ -46,8 +46,8 @@ TEST_CASE("TERM reaches each rank once, which has its grace to save", "[run_sign
 }
 
 TEST_CASE("a rank that does not obey is killed when its grace is over", "[run_signals]") {
-  Run run(script(2, "trap '' TERM; echo ready; while :; do sleep 1; done",
-                 {"--shutdown-timeout", "0.3"}));
+  Run run(script(
+      2, "trap '' TERM; echo ready; while :; do sleep 1; done", {"--shutdown-timeout", "0.3"}));
   run.wait_for("ready", 2);
   run.signal(SIGTERM);
   CHECK(run.wait() == 128 + SIGTERM);
@@ -56,7 +56,8 @@ TEST_CASE("a rank that does not obey is killed when its grace is over", "[run_si
 }
 
 TEST_CASE("a second signal does not wait for the grace", "[run_signals]") {
-  Run run(script(2, "trap '' TERM INT; echo ready; while :; do sleep 1; done",
+  Run run(script(2,
+                 "trap '' TERM INT; echo ready; while :; do sleep 1; done",
                  {"--shutdown-timeout", "1000"}));
   run.wait_for("ready", 2);
   run.signal(SIGINT);
@@ -156,7 +157,8 @@ TEST_CASE("Ctrl-Z stops the ranks with the launcher, and fg continues them", "[r
   REQUIRE(eventually([&] { return state_of(run.pid()) == 'T'; }));
   CHECK(eventually([&] {
     const auto all = run.processes();
-    return std::count_if(all.begin(), all.end(), [](pid_t pid) { return state_of(pid) == 'T'; }) >= 3;
+    return std::count_if(all.begin(), all.end(), [](pid_t pid) { return state_of(pid) == 'T'; }) >=
+           3;
   }));
   run.signal(SIGCONT);
   REQUIRE(eventually([&] { return state_of(run.pid()) != 'T'; }));
@@ -166,16 +168,16 @@ TEST_CASE("Ctrl-Z stops the ranks with the launcher, and fg continues them", "[r
 }
 
 TEST_CASE("a pipeline whose reader goes away ends", "[run_signals]") {
-  const std::string line = std::string(MUSTER_COMMAND) +
-                           " run --nproc-per-node 2 sh -c 'seq 1 200000' | head -n 1";
+  const std::string line =
+      std::string(MUSTER_COMMAND) + " run --nproc-per-node 2 sh -c 'seq 1 200000' | head -n 1";
   Command pipeline({"sh", "-c", line});
   CHECK(pipeline.wait() == 0);
   CHECK(test::sorted_lines(pipeline.out()).size() == 1);
 }
 
 TEST_CASE("closed and full standard output neither crash nor hang it", "[run_signals]") {
-  for (const std::string how : {">&-", "2>&-", ">&- 2>&-", "<&-", "<&- >&- 2>&-", ">/dev/full",
-                                ">/dev/full 2>&1"}) {
+  for (const std::string how :
+       {">&-", "2>&-", ">&- 2>&-", "<&-", "<&- >&- 2>&-", ">/dev/full", ">/dev/full 2>&1"}) {
     INFO(how);
     Command command({"sh",
                      "-c",
@@ -186,8 +188,17 @@ TEST_CASE("closed and full standard output neither crash nor hang it", "[run_sig
 }
 
 TEST_CASE("as process 1 of a container it reaps orphans and obeys TERM", "[run_signals]") {
-  Command container({"unshare", "--pid", "--fork", "--mount-proc", "--kill-child", MUSTER_COMMAND, "run",
-                     "--nproc-per-node", "1", "sh", "-c",
+  Command container({"unshare",
+                     "--pid",
+                     "--fork",
+                     "--mount-proc",
+                     "--kill-child",
+                     MUSTER_COMMAND,
+                     "run",
+                     "--nproc-per-node",
+                     "1",
+                     "sh",
+                     "-c",
                      "(setsid sh -c 'exit 0' &) ; sleep 0.2; "
                      "if grep -l 'State:.Z' /proc/[0-9]*/status; then echo zombies; fi; "
                      "kill -TERM 1; sleep 100"});

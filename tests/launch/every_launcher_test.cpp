@@ -19,12 +19,21 @@ struct Ran {
   std::string err;
 };
 
-std::vector<std::string> command_line(const std::string& kind, int nprocs, const std::string& mode) {
+std::vector<std::string>
+command_line(const std::string& kind, int nprocs, const std::string& mode) {
   const std::string number = std::to_string(nprocs);
   std::vector<std::string> argv;
   if (kind == "run")
-    argv = {MUSTER_COMMAND, "run", "--nproc-per-node", number, "--prefix", "", "--max-restarts",
-            mode == "restarted" ? "2" : "0", "--shutdown-timeout", "1"};
+    argv = {MUSTER_COMMAND,
+            "run",
+            "--nproc-per-node",
+            number,
+            "--prefix",
+            "",
+            "--max-restarts",
+            mode == "restarted" ? "2" : "0",
+            "--shutdown-timeout",
+            "1"};
   argv.insert(argv.end(), {MUSTER_WORKER, kind, number, mode});
   return argv;
 }

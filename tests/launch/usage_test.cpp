@@ -108,8 +108,9 @@ TEST_CASE("what a task asks for is checked before anything starts", "[usage]") {
   for (const StartMethod method : test::every_method) {
     check_refused(method, "without ranks", [](auto& task) { task.ranks.clear(); });
     check_refused(method, "without work", [](auto& task) { task.work = {}; });
-    check_refused(
-        method, "stands where rank 1 (local rank 1) belongs", [](auto& task) { task.ranks[1].rank = 0; });
+    check_refused(method, "stands where rank 1 (local rank 1) belongs", [](auto& task) {
+      task.ranks[1].rank = 0;
+    });
     check_refused(method, "'A=B'", [](auto& task) { task.ranks[1].env["A=B"] = "x"; });
     check_refused(method, "rank 1: CPU 4000", [](auto& task) { task.ranks[1].cpus = {4000}; });
     check_refused(method, "'/nowhere'", [](auto& task) { task.ranks[0].cwd = "/nowhere"; });
@@ -183,7 +184,9 @@ TEST_CASE("a function of a library that ranks do not load is refused", "[usage]"
 TEST_CASE("arguments of another type do not decode, and the rank says so", "[usage]") {
   const auto ask_for_text = [](World&, const std::string&) {};
   for (const StartMethod method : test::every_method) {
-    Changed launcher(method, [](auto& task) { std::get<muster::Work>(task.work).arguments = muster::encode("test", 1); });
+    Changed launcher(method, [](auto& task) {
+      std::get<muster::Work>(task.work).arguments = muster::encode("test", 1);
+    });
     CHECK_THROWS_WITH(launcher.run(ask_for_text, "text"), Catch::Contains("encoded bytes"));
   }
 }

@@ -37,7 +37,8 @@ public:
     const std::string number = std::to_string(nprocs);
     std::vector<const char*> argv;
     if (kind == "run")
-      argv = {MUSTER_COMMAND, "run", "-n", number.c_str(), "--shutdown-timeout", "1", "--prefix", ""};
+      argv = {
+          MUSTER_COMMAND, "run", "-n", number.c_str(), "--shutdown-timeout", "1", "--prefix", ""};
     argv.insert(argv.end(), {MUSTER_WORKER, kind.c_str(), number.c_str(), mode, nullptr});
     std::vector<char*> envp;
     for (std::string& variable : environment)

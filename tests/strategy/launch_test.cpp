@@ -207,18 +207,18 @@ TEST_CASE("the rank that threw is the answer, not those that lost it", "[launch]
   }
 }
 
-TEST_CASE("a hang names the rank that is behind and the collective of those that wait", "[launch]") {
-  DDPStrategy ddp{SpawnLauncher{StartMethod::forkserver,
-                                3,
-                                {.hang_timeout = std::chrono::milliseconds(500)}},
-                  {.device = "cpu"}};
+TEST_CASE("a hang names the rank that is behind and the collective of those that wait",
+          "[launch]") {
+  DDPStrategy ddp{
+      SpawnLauncher{StartMethod::forkserver, 3, {.hang_timeout = std::chrono::milliseconds(500)}},
+      {.device = "cpu"}};
   try {
     ddp.launch(stays_away, 1);
     FAIL("it was not told");
   } catch (const muster::Timeout& timeout) {
-    CHECK_THAT(timeout.what(), Contains("no rank has made progress for 0.5 s: rank 1 (pid") &&
-                                   Contains("is behind; waiting: rank 0") &&
-                                   Contains("in all_reduce"));
+    CHECK_THAT(timeout.what(),
+               Contains("no rank has made progress for 0.5 s: rank 1 (pid") &&
+                   Contains("is behind; waiting: rank 0") && Contains("in all_reduce"));
   }
   CHECK_THAT(ddp.launcher().last_report().ranks[1].backtrace, Contains("stays_away"));
 }

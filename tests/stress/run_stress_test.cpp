@@ -28,7 +28,12 @@ TEST_CASE("a launcher or a rank killed at any moment leaves nothing", "[stress]"
   std::minstd_rand random(11);
   for (int round = 0; round < 200; ++round) {
     INFO(round);
-    Run run({"--nproc-per-node", "4", "--shutdown-timeout", "0.1", "sh", "-c",
+    Run run({"--nproc-per-node",
+             "4",
+             "--shutdown-timeout",
+             "0.1",
+             "sh",
+             "-c",
              "trap '' TERM; sleep 1000 & echo up; wait; sleep 1000"});
     ::usleep(static_cast<useconds_t>(random() % 20'000)); // any moment is one to die in
     if (round % 3 == 0) {

@@ -26,7 +26,8 @@ public:
   /// Waits until the key exists.
   virtual std::string get(const std::string& key, Millis timeout) = 0;
   /// Waits until all keys exist; their values in the same order.
-  virtual std::vector<std::string> get_all(const std::vector<std::string>& keys, Millis timeout) = 0;
+  virtual std::vector<std::string> get_all(const std::vector<std::string>& keys,
+                                           Millis timeout) = 0;
   /// Adds to a decimal number; a missing key counts as 0. Returns the sum.
   virtual std::int64_t add(const std::string& key, std::int64_t amount) = 0;
   /// Sets `desired` if the key holds `expected`, or is missing and `expected` is empty. Returns the

@@ -40,8 +40,8 @@ private:
 /// What a launcher does with the output of its ranks.
 struct LogOptions {
   /// Files go to DIRECTORY/attempt_N/RANK/stdout.log and stderr.log, byte-exact. Empty: a fresh
-  /// folder in the system's temporary one if `redirects` or `tee` ask for files. What an earlier job
-  /// has left there is kept, as stdout.log.1.
+  /// folder in the system's temporary one if `redirects` or `tee` ask for files. What an earlier
+  /// job has left there is kept, as stdout.log.1.
   std::string directory = {};
   /// Streams that go to files only. With a directory and neither `redirects` nor `tee`, both
   /// streams of every rank go to files and to the console.

@@ -43,7 +43,7 @@ struct RankReport {
   std::string log_tail;       ///< the last lines of its output, where the launcher has seen it
   std::string backtrace;      ///< at a fatal signal, or where it hung; a line per frame
   std::vector<std::string> log_files;
-  bool ready = false;         ///< its function was entered, or its program lived for a while
+  bool ready = false; ///< its function was entered, or its program lived for a while
   std::chrono::nanoseconds started{}; ///< since the launch began
   std::chrono::nanoseconds ended{};   ///< since the launch began
   Blob result;                        ///< what the function returned, encoded

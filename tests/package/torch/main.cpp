@@ -1,7 +1,7 @@
-#include "train.hpp"
-
 #include <cstdio>
 #include <vector>
+
+#include "train.hpp"
 
 int main(int argc, char** argv) {
   muster::init(argc, argv);

@@ -1,6 +1,6 @@
-#include "train.hpp"
-
 #include <torch/torch.h>
+
+#include "train.hpp"
 
 double train(muster::DDPStrategy& ddp, int steps) {
   torch::nn::Linear model(8, 1);
