@@ -41,6 +41,8 @@ public:
     REQUIRE(::pipe2(in, O_CLOEXEC) == 0);
     REQUIRE(::pipe2(out, O_CLOEXEC) == 0);
     REQUIRE(::pipe2(err, O_CLOEXEC) == 0);
+    int executed[2];
+    REQUIRE(::pipe2(executed, O_CLOEXEC) == 0);
     std::vector<char*> pointers;
     for (std::string& argument : argv)
       pointers.push_back(argument.data());
@@ -62,8 +64,12 @@ public:
       ::execvp(pointers[0], pointers.data());
       ::_exit(125);
     }
-    for (const int fd : {in[0], out[1], err[1]})
+    for (const int fd : {in[0], out[1], err[1], executed[1]})
       ::close(fd);
+    // From the exec on it is the program that a signal reaches, and no copy of this one.
+    char byte = 0;
+    REQUIRE(::read(executed[0], &byte, 1) == 0);
+    ::close(executed[0]);
     streams_[0] = {out[0]};
     streams_[1] = {err[0]};
     input_ = in[1];

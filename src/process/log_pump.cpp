@@ -149,10 +149,14 @@ void LogPump::turn(Clock::time_point now) {
     if (event->data.u64 < console_tag)
       read_some(ranks_[event->data.u64 / 2], event->data.u64 % 2, now);
   on_time(now);
+  flush_consoles();
+  resume_pipes();
+}
+
+void LogPump::flush_consoles() {
   for (std::size_t k = 0; k < consoles_.size(); ++k)
     if (!consoles_[k]->blocked())
       flush(k);
-  resume_pipes();
 }
 
 bool LogPump::must_wait(const Pipe& pipe) const {
@@ -250,6 +254,7 @@ void LogPump::rank_ended(std::size_t i, Clock::time_point now) {
     }
     read_some(rank, stream, now); // its end, unless somebody else holds it open
   }
+  flush_consoles(); // no event may follow
 }
 
 /// Others that hold the pipe open have a little time, once everything of the rank has been read.

@@ -109,6 +109,7 @@ private:
   void pass_limit(Rank& rank, Clock::time_point now);
   void on_time(Clock::time_point now);
   void flush(std::size_t k);
+  void flush_consoles();
   void resume_pipes();
   bool is_used(const Console& console) const;
   void watch(int fd, std::uint64_t tag, std::uint32_t events);

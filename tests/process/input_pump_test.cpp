@@ -36,9 +36,12 @@ struct Feed {
     for (const auto limit = Clock::now() + patience; !done();) {
       if (Clock::now() > limit)
         return false;
+      // As the supervisor does: a turn for an event, or at the deadline.
       pollfd ready{pump.fd(), POLLIN, 0};
       ::poll(&ready, 1, 1);
-      pump.turn();
+      const auto deadline = pump.deadline();
+      if (ready.revents != 0 || (deadline && *deadline <= Clock::now()))
+        pump.turn();
     }
     return true;
   }

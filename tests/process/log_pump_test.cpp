@@ -87,9 +87,12 @@ public:
     for (const auto limit = Clock::now() + patience; !done();) {
       if (Clock::now() > limit)
         return false;
+      // As the supervisor does: a turn for an event, or at the deadline.
       pollfd ready[] = {{pump.fd(), POLLIN, 0}, {out_.read.get(), POLLIN, 0}};
       ::poll(ready, 2, 1);
-      pump.turn();
+      const auto deadline = pump.deadline();
+      if (ready[0].revents != 0 || (deadline && *deadline <= Clock::now()))
+        pump.turn();
       if (reading)
         read_consoles();
     }
@@ -563,6 +566,14 @@ TEST_CASE("what a rank wrote before its end waits for a slow console", "[log_pum
   job.read_consoles();
   CHECK(job.out.size() == static_cast<std::size_t>(written) * (line.size() + 4));
   CHECK(job.pump.notes().empty());
+}
+
+TEST_CASE("what the last rank wrote is on the console without another event", "[log_pump]") {
+  Job job({}, 2);
+  job.end_rank(0);
+  REQUIRE(write_all(job.end(1), "last\n"));
+  job.end_rank(1);
+  CHECK(job.pump.idle());
 }
 
 TEST_CASE("a job can end although nobody reads its console", "[log_pump]") {
