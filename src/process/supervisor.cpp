@@ -48,6 +48,7 @@ std::string kernel_state(pid_t pid);
 Supervisor::Supervisor(const LaunchOptions& options, Attempt attempt)
     : options_(options),
       attempt_(attempt),
+      hangs_(attempt.page, options.hang_timeout),
       epoll_(sys::checked("epoll_create1", [] { return ::epoll_create1(EPOLL_CLOEXEC); })),
       store_([this](std::size_t rank, StoreReply reply) {
         send(rank, Kind::store_reply, pack(reply));
@@ -100,11 +101,8 @@ void Supervisor::take_charge(std::vector<Child> children, const std::vector<Rank
     members_.push_back({std::move(children[i])});
   }
   alive_ = members_.size();
-  awake_since_ = monotonic_ns();
   if (attempt_.part != Part::program)
     start_limit_ = now + options_.start_timeout;
-  if (options_.hang_timeout)
-    hang_check_ = now + *options_.hang_timeout;
   if (options_.timeout)
     job_limit_ = now + *options_.timeout;
   for (std::size_t i = 0; i < members_.size(); ++i) {
@@ -117,8 +115,19 @@ void Supervisor::take_charge(std::vector<Child> children, const std::vector<Rank
 JobReport Supervisor::run(std::vector<Child> children, const std::vector<RankSpec>& ranks) {
   take_charge(std::move(children), ranks);
   on_news(); // what came before now
-  while (alive_ > 0 || !output_done())
+  while (alive_ > 0)
     turn();
+  sweep(); // before the output is waited for: daemons may hold it
+  while (!output_done())
+    turn();
+  if (callback_error_)
+    std::rethrow_exception(callback_error_);
+  finish_report();
+  report_.exit_code_rule = options_.exit_code;
+  return std::move(report_);
+}
+
+void Supervisor::sweep() const {
   std::vector<ino_t> channels;
   std::vector<pid_t> pids;
   for (const Member& member : members_) {
@@ -126,11 +135,6 @@ JobReport Supervisor::run(std::vector<Child> children, const std::vector<RankSpe
     pids.push_back(member.child.pid);
   }
   orphans_.run(attempt_.token, channels, pids);
-  if (callback_error_)
-    std::rethrow_exception(callback_error_);
-  finish_report();
-  report_.exit_code_rule = options_.exit_code;
-  return std::move(report_);
 }
 
 bool Supervisor::output_done() const { return !attempt_.logs || attempt_.logs->idle(); }
@@ -172,8 +176,9 @@ int Supervisor::wait_ms() const {
   std::optional<Clock::time_point> next = store_.deadline();
   const auto logs = attempt_.logs ? attempt_.logs->deadline() : std::nullopt;
   const auto input = attempt_.input ? attempt_.input->deadline() : std::nullopt;
+  const auto output = alive_ == 0 ? output_over_ : std::nullopt;
   for (const auto& limit :
-       {logs, input, echo_over_, start_limit_, job_limit_, hang_check_, stage_over_, output_over_})
+       {logs, input, output, echo_over_, start_limit_, job_limit_, hangs_.deadline(), stage_over_})
     if (limit && (!next || *limit < *next))
       next = limit;
   if (!next)
@@ -250,7 +255,7 @@ void Supervisor::suspend() {
   to_all(SIGSTOP);
   ::kill(::getpid(), SIGSTOP);
   to_all(SIGCONT);
-  awake_since_ = monotonic_ns();
+  hangs_.resume();
 }
 
 void Supervisor::read_channel(std::size_t i) {
@@ -423,7 +428,7 @@ void Supervisor::stop(const std::string& why) {
     options_.on_note(why + "; stopping the ranks");
   start_limit_.reset();
   job_limit_.reset();
-  hang_check_.reset();
+  hangs_.stop();
   echo_over_.reset();
   if (alive_ == 0) {
     stage_ = Stage::killing;
@@ -509,10 +514,13 @@ void Supervisor::on_time(Clock::time_point now) {
     attempt_.logs->turn();
   if (attempt_.input && attempt_.input->deadline() && *attempt_.input->deadline() <= now)
     attempt_.input->turn();
-  if (output_over_ && now >= *output_over_ && alive_ == 0)
-    attempt_.logs ? attempt_.logs->give_up_console() : void();
-  if (alive_ == 0)
+  if (alive_ == 0) {
+    if (attempt_.logs && output_over_ && now >= *output_over_) {
+      attempt_.logs->give_up_console();
+      output_over_.reset();
+    }
     return;
+  }
   if (start_limit_ && now >= *start_limit_)
     check_start();
   if (job_limit_ && now >= *job_limit_) {
@@ -520,7 +528,7 @@ void Supervisor::on_time(Clock::time_point now) {
     stop(fmt::format(
         "the job did not end within {} ms: {}", options_.timeout->count(), list(running())));
   }
-  if (hang_check_ && now >= *hang_check_)
+  if (hangs_.deadline() && now >= *hangs_.deadline())
     check_progress(now);
   if (stage_over_ && now >= *stage_over_)
     stage_ == Stage::terminating ? kill() : give_up();
@@ -539,48 +547,28 @@ void Supervisor::check_start() {
 
 /// Ends the job if no rank has made progress for the hang timeout.
 void Supervisor::check_progress(Clock::time_point now) {
-  std::int64_t latest = awake_since_;
-  std::vector<std::size_t> known = running();
-  std::erase_if(known, [&](std::size_t i) { return !slot(i).linked; });
-  if (known.empty()) {
-    hang_check_.reset();
-    report_.notes.push_back("the hang timeout had no effect: the ranks' program does not link "
-                            "muster, so whether it makes "
-                            "progress is not known");
+  const auto ranks = running();
+  if (hangs_.is_blind(ranks)) {
+    hangs_.stop();
+    report_.notes.push_back(
+        "the hang timeout had no effect: the ranks' program does not link muster, "
+        "so whether it makes progress is not known");
     return;
   }
-  for (const std::size_t i : known)
-    latest = std::max(latest, slot(i).last_progress.load());
-  const auto idle = std::chrono::nanoseconds(monotonic_ns() - latest);
-  if (idle < *options_.hang_timeout)
-    hang_check_ = now + std::chrono::ceil<std::chrono::milliseconds>(*options_.hang_timeout - idle);
-  else
-    declare_hang(known);
-}
-
-/// Of the ranks that do not progress, those are behind that have begun the fewest collectives, or
-/// are in none while others wait.
-void Supervisor::declare_hang(const std::vector<std::size_t>& stuck) {
-  const auto place = [&](std::size_t i) {
-    return std::pair(slot(i).collectives.load(), slot(i).in_flight_since.load() != 0);
-  };
-  const auto least = *std::min_element(
-      stuck.begin(), stuck.end(), [&](auto a, auto b) { return place(a) < place(b); });
-  std::vector<std::size_t> behind;
-  std::vector<std::size_t> waiting;
-  for (const std::size_t i : stuck)
-    (place(i) == place(least) ? behind : waiting).push_back(i);
+  const auto verdict = hangs_.check(ranks, now);
+  if (!verdict)
+    return;
+  const auto& [behind, waiting] = *verdict;
   constexpr std::size_t most_stacks = 4;
   for (std::size_t k = 0; k < std::min(behind.size(), most_stacks); ++k)
     report(behind[k]).backtrace = stack_of(report(behind[k]).pid);
+  const char* alone = behind.size() == 1 ? "hangs" : "all stand at the same place";
+  const char* late = behind.size() == 1 ? "is behind; waiting: " : "are behind; waiting: ";
   report_.timed_out = true;
-  const auto seconds = std::chrono::duration<double>(*options_.hang_timeout).count();
-  stop(fmt::format("no rank has made progress for {} s: {} {}{}{}",
-                   seconds,
+  stop(fmt::format("no rank has made progress for {} s: {} {}{}",
+                   std::chrono::duration<double>(*options_.hang_timeout).count(),
                    list(behind),
-                   waiting.empty() ? (behind.size() == 1 ? "hangs" : "all stand at the same place")
-                                   : (behind.size() == 1 ? "is behind" : "are behind"),
-                   waiting.empty() ? "" : "; waiting: ",
+                   waiting.empty() ? alone : late,
                    list(waiting)));
 }
 

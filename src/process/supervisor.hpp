@@ -15,6 +15,7 @@
 #include "crash.hpp"
 #include "diagnosis.hpp"
 #include "guardian.hpp"
+#include "hang_watch.hpp"
 #include "input_pump.hpp"
 #include "interrupts.hpp"
 #include "log_pump.hpp"
@@ -73,6 +74,7 @@ private:
   void on_news();
   void pass_on(const std::vector<int>& signals);
   void suspend();
+  void sweep() const;
   bool output_done() const;
   void finish_report();
   void read_channel(std::size_t i);
@@ -89,7 +91,6 @@ private:
   void give_up();
   void check_start();
   void check_progress(Clock::time_point now);
-  void declare_hang(const std::vector<std::size_t>& lagging);
   std::vector<std::size_t> running() const;
   std::vector<std::size_t> not_started() const;
   std::string list(const std::vector<std::size_t>& members) const;
@@ -98,6 +99,7 @@ private:
 
   const LaunchOptions& options_;
   Attempt attempt_;
+  HangWatch hangs_;
   Clock::time_point began_ = Clock::now();
   Fd epoll_;
   OrphanSweep orphans_;
@@ -113,10 +115,8 @@ private:
   std::optional<Clock::time_point> echo_over_;   // then an echo is the cause after all
   std::optional<Clock::time_point> start_limit_; // every function must be entered by then
   std::optional<Clock::time_point> job_limit_;
-  std::optional<Clock::time_point> hang_check_;  // the earliest moment at which ranks may hang
   std::optional<Clock::time_point> stage_over_;  // grace, or the wait after KILL
   std::optional<Clock::time_point> output_over_; // nobody reads the console; nobody is waited for
-  std::int64_t awake_since_ = 0;                 // ns of CLOCK_MONOTONIC
 };
 
 } // namespace muster::process
