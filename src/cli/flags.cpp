@@ -205,8 +205,8 @@ constexpr auto table = std::to_array<Flag>({
     {.name = "cluster",
      .group = Group::nodes,
      .value = "NAME",
-     .help = "who created this process: local or torchrun",
-     .candidates = "local torchrun"},
+     .help = "what tells of the nodes: local, the flags above",
+     .candidates = "local"},
 
     {.name = "dry-run",
      .group = Group::other,

@@ -246,7 +246,7 @@ RunOptions parse_run(const std::vector<std::string>& arguments, const EnvSnapsho
   refuse(reader);
   reader.read("report", options.report_file);
   reader.read("cluster", options.cluster, [](const Given& given) {
-    return pick<std::string>(given, {{"local", "local"}, {"torchrun", "torchrun"}});
+    return pick<std::string>(given, {{"local", "local"}});
   });
   reader.read("dry-run", options.dry_run);
   reader.read("print-env", options.print_env);

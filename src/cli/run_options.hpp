@@ -22,7 +22,7 @@ struct RunOptions {
   std::vector<std::string> wrap = {};  ///< put before the command
   RankSet wrap_ranks = RankSet::all(); ///< local ranks that `wrap` is for
   std::string report_file = {};        ///< empty: none
-  std::string cluster = {};            ///< a name that MUSTER_CLUSTER may have, or nothing
+  std::string cluster = {};            ///< "local", the only one so far, or nothing
   bool dry_run = false;
   bool print_env = false;
   /// Then nothing else is set.

@@ -301,6 +301,12 @@ void prepare_process() {
   report_fatal_signals(this_rank->fds.control);
 }
 
+/// The number may have been given to something else since.
+bool is_channel(int fd) {
+  struct stat info {};
+  return ::fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode);
+}
+
 } // namespace
 
 void run_rank(RankFds fds, Birth birth) noexcept {
@@ -396,7 +402,7 @@ RankFds fds_from_variable(const std::string& text) {
     good = good && error == std::errc() && (*fd == -1 || ::fcntl(*fd, F_SETFD, FD_CLOEXEC) == 0);
     at = next < end ? next + 1 : end;
   }
-  if (!good)
+  if (!good || !is_channel(fds.control))
     throw UsageError(fmt::format("{}={} names descriptors that this process does not have; it was "
                                  "started by something that inherited a rank's environment",
                                  channel_variable,

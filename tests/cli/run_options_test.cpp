@@ -412,7 +412,7 @@ TEST_CASE("flags about ranks reach the options", "[run_options]") {
                                     "--role=trainer",
                                     "--stdin=0",
                                     "--report=r.json",
-                                    "--cluster=torchrun",
+                                    "--cluster=local",
                                     "--dry-run",
                                     "--print-env"});
   CHECK(options.launch.threads == 2);
@@ -422,7 +422,7 @@ TEST_CASE("flags about ranks reach the options", "[run_options]") {
   CHECK(options.launch.stdin_ranks.contains(0));
   CHECK_FALSE(options.launch.stdin_ranks.contains(1));
   CHECK(options.report_file == "r.json");
-  CHECK(options.cluster == "torchrun");
+  CHECK(options.cluster == "local");
   CHECK(options.dry_run);
   CHECK(options.print_env);
 }

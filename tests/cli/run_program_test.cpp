@@ -266,6 +266,21 @@ TEST_CASE("a rank's program may be killed at any moment of its start", "[run_pro
   }
 }
 
+TEST_CASE("a rank that lost its descriptors on the way says so", "[run_program]") {
+  Run run(
+      {"--nproc-per-node",
+       "1",
+       "python3",
+       "-c",
+       "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:], close_fds=True).returncode)",
+       MUSTER_WORKER,
+       "run",
+       "1",
+       "results"});
+  CHECK(run.wait() == 2);
+  CHECK_THAT(run.err(), Contains("MUSTER_CHANNEL"));
+}
+
 TEST_CASE("a program that links muster has the launcher's store", "[run_program]") {
   Run run({"--nproc-per-node", "4", "--prefix", "", MUSTER_WORKER, "run", "4", "finish"});
   CHECK(run.wait() == 0);

@@ -35,7 +35,7 @@ TEST_CASE("one rank's progress is the job's", "[hang_watch]") {
 TEST_CASE("the rank that is in fewer collectives is behind, and the others wait", "[hang_watch]") {
   const StatusPage page = page_of(3, 1h);
   HangWatch watch(page, 0ms);
-  for (const std::size_t i : {0, 1, 2})
+  for (const std::size_t i : Ranks{0, 1, 2})
     page.slot(i)->collectives = 7;
   page.slot(1)->in_flight_since = 0;
   page.slot(0)->in_flight_since = page.slot(2)->in_flight_since = 1;
