@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 #include <unistd.h>
 
@@ -38,6 +39,12 @@ struct Epoch {
   double accuracy = 0; // on the test set
   double samples_per_second = 0;
   double seconds = 0;
+};
+
+struct Result {
+  int rank = 0;
+  int size = 1; // of the world
+  std::vector<Epoch> epochs;
 };
 
 struct NetImpl : torch::nn::Module {
@@ -152,7 +159,7 @@ void set_rate(torch::optim::SGD& sgd, const Settings& settings, int epoch) {
 }
 
 /// Runs in every rank.
-std::vector<Epoch> train(muster::Strategy& strategy, const Settings& settings, const Data& data) {
+Result train(muster::Strategy& strategy, const Settings& settings, const Data& data) {
   torch::manual_seed(settings.seed);
   Net net;
   strategy.setup(*net);
@@ -162,7 +169,7 @@ std::vector<Epoch> train(muster::Strategy& strategy, const Settings& settings, c
       samples, strategy.rank(), strategy.size(), {.seed = settings.seed});
   const auto batch = static_cast<std::size_t>(std::max(1, settings.batch / strategy.size()));
   const bool terminal = ::isatty(STDOUT_FILENO) == 1;
-  std::vector<Epoch> epochs;
+  Result result{strategy.rank(), strategy.size(), {}};
   for (int number = 0; number < settings.epochs; ++number) {
     const auto start = std::chrono::steady_clock::now();
     sampler.set_epoch(static_cast<std::uint64_t>(number));
@@ -175,7 +182,7 @@ std::vector<Epoch> train(muster::Strategy& strategy, const Settings& settings, c
     epoch.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     epoch.samples_per_second = static_cast<double>(samples) / epoch.seconds;
     epoch.accuracy = evaluate(strategy, net, data.test);
-    epochs.push_back(epoch);
+    result.epochs.push_back(epoch);
     if (strategy.is_rank_zero())
       fmt::print("epoch {}: loss {:.4f}, test accuracy {:.4f}, {:.0f} samples/s, {:.1f} s\n",
                  number + 1,
@@ -185,7 +192,7 @@ std::vector<Epoch> train(muster::Strategy& strategy, const Settings& settings, c
                  epoch.seconds);
     std::fflush(stdout);
   }
-  return epochs;
+  return result;
 }
 
 at::Tensor to_tensor(const Idx& idx) {
@@ -228,12 +235,12 @@ void print_table(const std::string& title, const std::vector<Epoch>& epochs) {
 int main(int argc, char** argv) {
   muster::init(argc, argv);
   Settings settings;
-  int nprocs = 2;
+  std::optional<int> nprocs;
   std::string start_method = "forkserver";
   std::string strategy = "ddp";
   std::string folder = "/usr/share/datasets/fashion-mnist";
   CLI::App app("Trains a small network on Fashion-MNIST with one or several ranks.");
-  app.add_option("--nprocs", nprocs, "ranks")->capture_default_str();
+  app.add_option("--nprocs", nprocs, "ranks; default: what the environment says, else 1");
   app.add_option("--start-method", start_method, "spawn, fork or forkserver")
       ->capture_default_str();
   app.add_option("--strategy", strategy, "single or ddp")
@@ -252,7 +259,7 @@ int main(int argc, char** argv) {
   return muster::guard([&] {
     muster::SpawnLauncher launcher{muster::start_method_from(start_method), nprocs};
     const Data data{load(folder, "train"), load(folder, "t10k")};
-    std::vector<std::vector<Epoch>> ranks;
+    std::vector<Result> ranks;
     if (strategy == "single") {
       muster::SingleDeviceStrategy single{std::move(launcher)};
       ranks = single.launch(train, settings, data);
@@ -260,7 +267,10 @@ int main(int argc, char** argv) {
       muster::DDPStrategy ddp{std::move(launcher)};
       ranks = ddp.launch(train, settings, data);
     }
-    print_table(fmt::format("{} ranks, {}, {}", ranks.size(), strategy, start_method),
-                ranks.front());
+    // In a world that others created there is one result, that of this process.
+    const Result& first = ranks.front();
+    if (first.rank == 0)
+      print_table(fmt::format("{} ranks, {}, {}", first.size, strategy, start_method),
+                  first.epochs);
   });
 }

@@ -215,6 +215,22 @@ TEST_CASE("a signal that is not to be handled does what it always does", "[run_s
   CHECK(run.nothing_left()); // the guardian's work
 }
 
+TEST_CASE("what is typed while it runs stays for the shell", "[run_signals]") {
+  Command shell(
+      {"sh", "-c", std::string(MUSTER_COMMAND) + " run -n 2 true; read line; echo \"got $line\""},
+      {.input = "echo test\n"});
+  CHECK(shell.wait() == 0);
+  CHECK(shell.out() == "got echo test\n");
+}
+
+TEST_CASE("a debugger's prompt is seen before it is answered", "[run_signals]") {
+  Run run({"-n", "1", "--stdin", "0", "python3", "-c", "print('got', input('(Pdb) '))"});
+  run.wait_for("(Pdb) ");
+  run.give("p 1\n");
+  CHECK(run.wait() == 0);
+  CHECK_THAT(run.out(), Contains("got p 1"));
+}
+
 TEST_CASE("standard input goes to the ranks that are to read it", "[run_signals]") {
   Run none(script(2, "cat; echo end", {"--prefix", ""}), {.input = "abc\n"});
   CHECK(none.wait() == 0);
