@@ -21,6 +21,10 @@
 #include "program.hpp"
 #include "sys.hpp"
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
+
 #ifdef __SANITIZE_THREAD__
 // The sanitizer takes every clone for a fork: after one of a child that shares our memory it no
 // longer watches this thread, and refuses new ones. glibc's other name for it goes past that.
@@ -55,7 +59,13 @@ public:
   }
   ChildStack(const ChildStack&) = delete;
   ChildStack& operator=(const ChildStack&) = delete;
-  ~ChildStack() { ::munmap(base_, stack_bytes); }
+  ~ChildStack() {
+#ifdef __SANITIZE_ADDRESS__
+    // The child's frames never returned: what is mapped here next would seem to be their margins.
+    ASAN_UNPOISON_MEMORY_REGION(base_, stack_bytes);
+#endif
+    ::munmap(base_, stack_bytes);
+  }
   void* top() const { return static_cast<char*>(base_) + stack_bytes; }
 
 private:
