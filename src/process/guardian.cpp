@@ -22,6 +22,7 @@ namespace muster::process {
 namespace {
 
 constexpr int answers_within_ms = 10'000;
+constexpr int leaves_within_ms = 2'000;
 
 /// Sends a command with descriptors. False if the guardian is gone.
 bool send_command(int socket, GuardianCommand command, const int* fds, std::size_t count) {
@@ -91,7 +92,11 @@ Guardian::Guardian(bool can_fork) : can_fork_(can_fork) {
 Guardian::~Guardian() {
   if (!pidfd_)
     return;
-  socket_.reset(); // it ends when it reads end-of-file
+  // Told so, and not by end-of-file: a child that the host forked may hold the socket, too.
+  send_command(socket_.get(), {GuardianCommand::leave, 0}, nullptr, 0);
+  socket_.reset();
+  if (!ends_within(pidfd_.get(), leaves_within_ms))
+    pidfd_signal(pidfd_.get(), SIGKILL); // somebody has stopped it
   wait_for_end(pidfd_.get());
 }
 
@@ -100,10 +105,7 @@ void Guardian::abandon() noexcept {
   pidfd_.reset();
 }
 
-bool Guardian::alive() const noexcept {
-  pollfd ended{pidfd_.get(), POLLIN, 0};
-  return pidfd_ && ::poll(&ended, 1, 0) == 0;
-}
+bool Guardian::alive() const noexcept { return pidfd_ && !ends_within(pidfd_.get(), 0); }
 
 std::vector<pid_t>
 Guardian::fork_ranks(const Job& job, const std::vector<Rank>& ranks, int& error) {

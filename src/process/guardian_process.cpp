@@ -210,7 +210,7 @@ void be_guardian(GuardianStart start) noexcept {
     GuardianCommand command{};
     int fds[GuardianCommand::most_fds];
     std::size_t count = 0;
-    if (!receive(start.socket, command, fds, count))
+    if (!receive(start.socket, command, fds, count) || command.kind == GuardianCommand::leave)
       break; // it let go of this guardian
     start.can_fork = start.can_fork && ready[1].revents == 0;
     obey(start, command, fds, count);

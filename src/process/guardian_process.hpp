@@ -15,6 +15,7 @@ struct GuardianCommand {
     end_job,
     watch,
     unwatch,
+    leave, ///< the launcher lets go of this guardian
   };
   static constexpr std::size_t most_fds = 5;
 

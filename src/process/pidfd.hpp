@@ -4,6 +4,7 @@
 
 #include <cerrno>
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
@@ -38,6 +39,16 @@ inline bool wait_pidfd(int pidfd, siginfo_t& info, int options) noexcept {
 inline void wait_for_end(int pidfd) noexcept {
   siginfo_t info;
   wait_pidfd(pidfd, info, 0);
+}
+
+/// True if the process has ended, or does within `time_ms`. Signals do not shorten that.
+inline bool ends_within(int pidfd, int time_ms) noexcept {
+  pollfd ended{pidfd, POLLIN, 0};
+  int count = -1;
+  do
+    count = ::poll(&ended, 1, time_ms);
+  while (count < 0 && errno == EINTR);
+  return count > 0;
 }
 
 inline ExitStatus exit_status(const siginfo_t& info) noexcept {

@@ -87,9 +87,8 @@ void kill_and_reap(pid_t pid) {
   if (!pidfd)
     return;
   pidfd_signal(pidfd.get(), SIGKILL);
-  pollfd ended{pidfd.get(), POLLIN, 0};
   siginfo_t info;
-  if (::poll(&ended, 1, dies_within_ms) > 0)
+  if (ends_within(pidfd.get(), dies_within_ms))
     wait_pidfd(pidfd.get(), info, WNOHANG);
 }
 

@@ -2,12 +2,14 @@
 #include <muster/launch/spawn_launcher.hpp>
 
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <thread>
 
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 
 #include "process/guardian.hpp"
@@ -23,6 +25,8 @@ using namespace std::chrono_literals;
 namespace {
 
 void nothing(World&) {}
+
+int rank_of(World& world) { return world.rank; }
 
 void fail(World& world) {
   if (world.rank == 1)
@@ -169,6 +173,43 @@ TEST_CASE("daemons of ranks are found and killed while the launcher lives", "[ho
       CHECK(host_state()["children"] == before);
       CHECK(mine.lives());
     }
+}
+
+TEST_CASE("signals of the host that interrupt calls disturb no launch", "[host]") {
+  struct sigaction before {};
+  struct sigaction interrupting {}; // no SA_RESTART: calls end with EINTR
+  interrupting.sa_handler = [](int) {};
+  ::sigaction(SIGALRM, &interrupting, &before);
+  const auto guardian_pid = [] { return std::stoi(host_state()["children"]); };
+  const int guardian = guardian_pid();
+  const itimerval often{{0, 200}, {0, 200}};
+  ::setitimer(ITIMER_REAL, &often, nullptr);
+  for (const StartMethod method : test::every_method)
+    for (int round = 0; round < 20; ++round)
+      CHECK(SpawnLauncher(method, 3, quiet()).run(rank_of) == std::vector<int>{0, 1, 2});
+  const itimerval never{};
+  ::setitimer(ITIMER_REAL, &never, nullptr);
+  ::sigaction(SIGALRM, &before, nullptr);
+  CHECK(guardian_pid() == guardian); // and it was not taken for dead
+}
+
+TEST_CASE("a guardian that somebody stopped does not hold the launcher's end", "[host]") {
+  const pid_t launcher = ::fork();
+  if (launcher == 0) {
+    {
+      const muster::process::Guardian guardian(false);
+      pid_t pid = 0;
+      std::sscanf(
+          test::contents("/proc/self/task/" + std::to_string(::getpid()) + "/children").c_str(),
+          "%d",
+          &pid);
+      ::kill(pid, SIGSTOP);
+    }
+    ::_exit(7);
+  }
+  int status = 0;
+  REQUIRE(test::eventually([&] { return ::waitpid(launcher, &status, WNOHANG) == launcher; }, 30s));
+  CHECK(WEXITSTATUS(status) == 7);
 }
 
 TEST_CASE("a guardian that was killed is replaced", "[host]") {
