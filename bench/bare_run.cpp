@@ -15,6 +15,8 @@ namespace {
 
 int write_lines(int count) {
   const char* rank = std::getenv("RANK");
+  if (!rank)
+    rank = std::getenv("OMPI_COMM_WORLD_RANK");
   for (int i = 0; i < count; ++i) {
     char line[101];
     const int size = std::snprintf(line, sizeof line, "line %d of rank %s ", i, rank ? rank : "?");

@@ -57,10 +57,11 @@ nlohmann::json to_json_value(const RankReport& rank) {
   for (const auto& [name, text] : {std::pair("exception", &rank.exception_type),
                                    std::pair("message", &rank.message),
                                    std::pair("hint", &rank.hint),
-                                   std::pair("backtrace", &rank.backtrace),
                                    std::pair("log_tail", &rank.log_tail)})
     if (!text->empty())
       json[name] = *text;
+  if (!rank.backtrace.empty())
+    json["backtrace"] = rank.backtrace.lines();
   if (!rank.log_files.empty())
     json["log_files"] = rank.log_files;
   return json;
@@ -141,7 +142,7 @@ std::string indented(const std::string& title, const std::string& lines) {
 /// What is known beyond the rank's line: of all ranks where they were, of the first what it wrote.
 std::string details(const RankReport& rank, bool first) {
   const std::string name = fmt::format("rank {}", rank.rank);
-  std::string text = indented("where " + name + " was", rank.backtrace);
+  std::string text = indented("where " + name + " was", rank.backtrace.lines());
   if (!first)
     return text;
   text += indented("the last output of " + name, rank.log_tail);

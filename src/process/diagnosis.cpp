@@ -11,7 +11,7 @@ void Diagnosis::explain(RankReport& rank, std::size_t i, bool killed_by_us) {
     if (const auto error = parse_error_file(errors_->read(i))) {
       rank.exception_type = error->type;
       rank.message = error->message;
-      rank.backtrace = error->traceback;
+      rank.backtrace = Backtrace(error->traceback);
     }
   facts_.killed_by_us = killed_by_us;
   facts_.oom_killed = rank.status.signal() == SIGKILL && !killed_by_us && oom_.killed_since();

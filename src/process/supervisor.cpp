@@ -139,12 +139,12 @@ void Supervisor::sweep() const {
 
 bool Supervisor::output_done() const { return !attempt_.logs || attempt_.logs->idle(); }
 
-/// What takes a while, and can wait until all ranks have ended.
+/// What can wait until all ranks have ended.
 void Supervisor::finish_report() {
   if (report_.first)
-    if (const auto& crash = members_[static_cast<std::size_t>(*report_.first)].crash)
-      report_.ranks[static_cast<std::size_t>(*report_.first)].backtrace =
-          symbolize(crash->record, crash->maps);
+    if (auto& crash = members_[static_cast<std::size_t>(*report_.first)].crash)
+      report(static_cast<std::size_t>(*report_.first)).backtrace =
+          Backtrace([told = std::move(*crash)] { return symbolize(told.record, told.maps); });
   if (!attempt_.logs)
     return;
   for (std::size_t i = 0; i < members_.size(); ++i) {
@@ -561,7 +561,7 @@ void Supervisor::check_progress(Clock::time_point now) {
   const auto& [behind, waiting] = *verdict;
   constexpr std::size_t most_stacks = 4;
   for (std::size_t k = 0; k < std::min(behind.size(), most_stacks); ++k)
-    report(behind[k]).backtrace = stack_of(report(behind[k]).pid);
+    report(behind[k]).backtrace = Backtrace(stack_of(report(behind[k]).pid));
   const char* alone = behind.size() == 1 ? "hangs" : "all stand at the same place";
   const char* late = behind.size() == 1 ? "is behind; waiting: " : "are behind; waiting: ";
   report_.timed_out = true;

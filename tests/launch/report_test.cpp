@@ -89,3 +89,16 @@ TEST_CASE("errors are one line and know their exit code", "[error]") {
   CHECK(muster::UsageError("x").exit_code() == 2);
   CHECK(muster::Timeout("x").exit_code() == 124);
 }
+
+TEST_CASE("a backtrace is looked up once, and only when it is asked for", "[report]") {
+  int looked = 0;
+  muster::RankReport rank;
+  CHECK(rank.backtrace.empty());
+  CHECK(rank.backtrace.lines().empty());
+  rank.backtrace = muster::Backtrace([&looked] { return "#0 main, " + std::to_string(++looked); });
+  const muster::RankReport copy = rank;
+  CHECK(looked == 0);
+  CHECK(copy.backtrace.lines() == "#0 main, 1");
+  CHECK(rank.backtrace.lines() == "#0 main, 1");
+  CHECK(muster::Backtrace(std::string()).empty());
+}

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <muster/launch/backtrace.hpp>
 #include <muster/launch/blob.hpp>
 #include <muster/launch/exit_status.hpp>
 
@@ -41,7 +42,7 @@ struct RankReport {
   std::string hint;           ///< a likely cause, e.g. the OOM killer
   std::string phase;          ///< what the rank was doing last, e.g. "running, step 12"
   std::string log_tail;       ///< the last lines of its output, where the launcher has seen it
-  std::string backtrace;      ///< at a fatal signal, or where it hung; a line per frame
+  Backtrace backtrace;        ///< at a fatal signal, or where it hung
   std::vector<std::string> log_files;
   bool ready = false; ///< its function was entered, or its program lived for a while
   std::chrono::nanoseconds started{}; ///< since the launch began
